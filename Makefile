@@ -65,11 +65,11 @@ $(VENV)/.created:
 
 # Editable, so that the models under data/ are found and a changed source needs no second installation.
 $(VENV)/.cpu: pyproject.toml | $(VENV)/.created
-	$(INSTALL) '.[cpu]'
+	$(INSTALL) '.[cpu,fast]'
 	@touch $@
 
 $(VENV)/.gguf: pyproject.toml | $(VENV)/.created
-	$(INSTALL) '.[cpu,gguf]'
+	$(INSTALL) '.[cpu,fast,gguf]'
 	@touch $(VENV)/.cpu $@
 
 $(VENV)/.test: pyproject.toml | $(VENV)/.created

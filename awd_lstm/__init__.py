@@ -54,7 +54,7 @@ def __getattr__(name: str) -> Any:
     """Import a name on first use (PEP 562): most of them load torch, which takes seconds."""
     if name in __all__:
         for module in _MODULES:
-            found = vars(import_module(f"awd_lstm.{module}"))
-            if name in found:
-                return globals().setdefault(name, found[name])
+            value = vars(import_module(f"awd_lstm.{module}"))
+            if name in value:
+                return globals().setdefault(name, value[name])
     raise AttributeError(f"module 'awd_lstm' has no attribute {name!r}")

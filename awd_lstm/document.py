@@ -12,7 +12,7 @@ import msgspec
 CONFIG = "config.json"
 MAX_BYTES = 1 << 24  # the curve of a long training has some hundred thousand
 REMEDY = "restore or retrain the checkpoint"
-SEAL = "document_sha256"
+CHECKSUM = "document_sha256"
 
 
 class CheckpointError(ValueError):
@@ -49,7 +49,7 @@ class _Document(TypedDict, total=False):
 
 def sealed(document: dict[str, Any]) -> dict[str, Any]:
     """Document with the hash of its content."""
-    return {**document, SEAL: _digest(document)}
+    return {**document, CHECKSUM: _digest(document)}
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path} is not valid JSON; {REMEDY}") from error
     if not isinstance(document, dict):
         raise CheckpointError(f"{path} is not a JSON object; {REMEDY}")
-    if SEAL in document and document.pop(SEAL) != _digest(document):
+    if CHECKSUM in document and document.pop(CHECKSUM) != _digest(document):
         raise CheckpointError(f"{path} has changed since it was written; {REMEDY}")
     if "model_type" not in document:  # a document of another library, which reads it itself
         try:

@@ -48,14 +48,16 @@ def training_seconds(
     """
     full = replace(config, softmax="full")
     if config.softmax == "full":
-        each = _seconds_per_token(model_config, full, train, device, ranks)
+        seconds_per_token = _seconds_per_token(model_config, full, train, device, ranks)
     else:
         sampled = replace(config, full_from=1.0)
-        each = config.full_from * _seconds_per_token(model_config, sampled, train, device, ranks)
-        each += (1 - config.full_from) * _seconds_per_token(
+        seconds_per_token = config.full_from * _seconds_per_token(
+            model_config, sampled, train, device, ranks
+        )
+        seconds_per_token += (1 - config.full_from) * _seconds_per_token(
             model_config, full, train, device, ranks
         )
-    return config.epochs * len(train) * each
+    return config.epochs * len(train) * seconds_per_token
 
 
 def _seconds_per_token(

@@ -64,7 +64,7 @@ class _SampledCrossEntropy(torch.autograd.Function):
         hidden: Tensor,  # (N, D)
         rows: Tensor,  # (S, D) of the drawn words
         offsets: Tensor,  # (S,)
-        own: Tensor,  # (N, D) of the targets
+        target_rows: Tensor,  # (N, D) of the targets
         own_bias: Tensor,  # (N,)
         # (N,) position of each target among the drawn words, -1 where it was not drawn
         hits: Tensor,
@@ -77,7 +77,7 @@ class _SampledCrossEntropy(torch.autograd.Function):
         spare = -len(rows) % PAD_ROWS
         w, h = torch.nn.functional.pad(rows.to(dtype), (0, 0, 0, spare)), hidden.to(dtype)
         raised = torch.nn.functional.pad(offsets, (0, spare), value=-torch.inf)  # (S + spare,)
-        true = torch.linalg.vecdot(hidden, own) + own_bias  # (N,)
+        true = torch.linalg.vecdot(hidden, target_rows) + own_bias  # (N,)
         grad_h, grad_w = torch.empty_like(hidden), torch.zeros_like(w, dtype=rows.dtype)
         grad_offsets, grad_true = torch.zeros_like(raised), torch.empty_like(true)
         total = torch.zeros((), dtype=torch.float64, device=hidden.device)
@@ -97,7 +97,7 @@ class _SampledCrossEntropy(torch.autograd.Function):
             low = p.to(dtype)
             grad_h[part] = low @ w
             grad_w += low.t() @ h[part]
-        grad_h.addcmul_(grad_true[:, None], own)
+        grad_h.addcmul_(grad_true[:, None], target_rows)
         grad_own = grad_true[:, None] * hidden
         ctx.save_for_backward(
             grad_h, grad_w[: len(rows)], grad_offsets[: len(rows)], grad_own, grad_true
@@ -170,10 +170,10 @@ def sampled_cross_entropy(
     )
     words = torch.cat([drawn, targets])
     looked_up = torch.nn.functional.embedding(words, weight, sparse=True)  # (S + N, D)
-    rows, own = looked_up[: len(drawn)], looked_up[len(drawn) :]
+    rows, target_rows = looked_up[: len(drawn)], looked_up[len(drawn) :]
     offsets, own_bias = bias[drawn], bias[targets]
     # (N,) where a target stands among S
     hits = torch.searchsorted(drawn, targets).clamp_max_(len(drawn) - 1)
     hits = torch.where(drawn[hits] == targets, hits, -1)
     apply = cast(Callable[..., Tensor], _SampledCrossEntropy.apply)
-    return apply(hidden, rows, offsets - log_q, own, own_bias, hits, dtype)
+    return apply(hidden, rows, offsets - log_q, target_rows, own_bias, hits, dtype)

@@ -91,7 +91,7 @@ class TrainingRanks:
     count: int = 1
 
     @classmethod
-    def here(cls) -> TrainingRanks:
+    def current(cls) -> TrainingRanks:
         """Return the place in the default process group, or a process by itself."""
         if not (dist.is_available() and dist.is_initialized()):
             return cls()

@@ -171,14 +171,17 @@ class Trainer:
         self.parallel = self.ranks.parallel(self.model)
 
     def _begin_with(self, initial: Path) -> None:
-        found = load_checkpoint(initial, dictionary_sha256=self.record.dictionary_sha256)
-        if found.config.layer_sizes() != self.model.config.layer_sizes():
-            sizes = f"layers of {found.config.layer_sizes()}, not {self.model.config.layer_sizes()}"
+        checkpoint = load_checkpoint(initial, dictionary_sha256=self.record.dictionary_sha256)
+        if checkpoint.config.layer_sizes() != self.model.config.layer_sizes():
+            sizes = (
+                f"layers of {checkpoint.config.layer_sizes()}, not "
+                f"{self.model.config.layer_sizes()}"
+            )
             raise CheckpointError(
                 f"the model in {initial} has {sizes}; choose the preset and arch that it was "
                 "trained with"
             )
-        self.model.load_state_dict(found.state_dict())
+        self.model.load_state_dict(checkpoint.state_dict())
         self.record.initial_sha256 = file_sha256(initial / WEIGHTS)
         self.record.averaging = self.config.optimizer == "sgd"
 
@@ -276,10 +279,10 @@ class Trainer:
         record = self.record
         with self._averaged_weights():
             share = self.valid_streams.share
-            own = (
+            own_loss = (
                 validation_loss(self.model, self.valid_streams, self.device) if len(share) else 0.0
             )
-            valid = self._checked(self.ranks.sum(own * share.weight, self.device))
+            valid = self._checked(self.ranks.sum(own_loss * share.weight, self.device))
             if not record.valid or valid < min(record.valid):
                 self._save_best(valid)
         record.valid.append(valid)

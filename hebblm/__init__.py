@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hebblm.reader.reader import Reader
     from hebblm.reader.rerank import RankedText
     from hebblm.reader.scores import Scores
-    from hebblm.report.result import Result
+    from hebblm.report.render.result import Result
     from hebblm.types import Adapter, Memory, Neighbors, OutputHead
 
 
@@ -77,7 +77,7 @@ if not TYPE_CHECKING:  # the type checker still reports a name that does not exi
         "adapt.methods",
         "types",
         "online.expected",
-        "report.result",
+        "report.render.result",
         "reader",
         "api",
     )

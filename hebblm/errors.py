@@ -7,7 +7,7 @@ import os
 MOST = 1 << 53
 """The largest whole number of a setting: it is exact as a float, and sums of it fit 64 bits."""
 
-LONGEST = 300  # characters of a word, such as the name of a file, that are shown
+MAX_WORD_CHARACTERS = 300  # characters of a word, such as the name of a file, that are shown
 
 
 class UserError(ValueError):
@@ -19,7 +19,8 @@ class UserError(ValueError):
 
     def __init__(self, message: str) -> None:
         words = (
-            word if len(word) <= LONGEST else f"{word[:LONGEST]}..." for word in message.split()
+            word if len(word) <= MAX_WORD_CHARACTERS else f"{word[:MAX_WORD_CHARACTERS]}..."
+            for word in message.split()
         )
         super().__init__(" ".join(words))
 

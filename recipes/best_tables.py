@@ -9,10 +9,9 @@ from hebblm.adapt.methods import DYNAMIC
 from hebblm.adapt.methods.best import BEST_OF_BOTH
 from hebblm.io.files import read_json
 from hebblm.report import Result
-from hebblm.report.methods import BASE, name_of
-from hebblm.report.table import Column, Table
-from hebblm.report.tables import interval_text
-from recipes.markdown import ROOT, body, origin_of
+from hebblm.report.result.methods import BASE, name_of
+from hebblm.report.tables.table import Column, Table
+from recipes.markdown import ROOT, body, gain_text, origin_of
 
 FOLDER = ROOT / "recipes" / "best"
 RESULTS = ROOT / "recipes" / "results"
@@ -51,11 +50,9 @@ def both() -> str:
                 losses = [
                     f"{x.perplexity:.2f}" if part == "All" else f"{x.oov_nll:.3f}" for x in methods
                 ]
-                rows.append(
-                    (heading, *losses, *(interval_text(gain, mark="*") for gain in gains if gain))
-                )
+                rows.append((heading, *losses, *(gain_text(gain) for gain in gains if gain)))
         made.append(f"- {origin_of(title, path, result, '../')}")
-    return "\n".join([body(Table("both", "", columns, tuple(rows))), *made, ""])
+    return "\n".join([body(Table.of_cells("both", "", columns, tuple(rows))), *made, ""])
 
 
 def parts() -> str:
@@ -81,7 +78,7 @@ def parts() -> str:
         for text in texts
     ]
     columns = (Column("Text"), *(Column(title) for title in MODELS))
-    return "\n".join([body(Table("parts", "", columns, tuple(rows))), *made, ""])
+    return "\n".join([body(Table.of_cells("parts", "", columns, tuple(rows))), *made, ""])
 
 
 def forms() -> str:
@@ -102,7 +99,7 @@ def _gains(document: dict[str, Any]) -> Table:
     parts = list(next(iter(found.values())))
     columns = [Column("Form"), *(Column(part.capitalize()) for part in parts)]
     rows = [(name, *(_interval(gains, part) for part in parts)) for name, gains in found.items()]
-    return Table("forms", "", tuple(columns), tuple(rows))
+    return Table.of_cells("forms", "", tuple(columns), tuple(rows))
 
 
 def _interval(gains: dict[str, Any] | None, part: str) -> str:

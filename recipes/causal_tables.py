@@ -15,9 +15,10 @@ from pathlib import Path
 from hebblm.adapt.methods import DEFAULT_METHODS, DYNAMIC, PUBLISHED
 from hebblm.io.files import read_json
 from hebblm.report import Result
-from hebblm.report.methods import BASE, name_of
-from hebblm.report.sections import scenario_line
-from hebblm.report.table import Cell, Column, Table
+from hebblm.report.result.methods import BASE, name_of
+from hebblm.report.result.numbers import Cell
+from hebblm.report.tables.facts import scenario_line
+from hebblm.report.tables.table import Column, Table
 from recipes.bench.record import BenchResult
 from recipes.bench.tables import origin
 from recipes.markdown import ROOT, body, origin_of
@@ -77,7 +78,7 @@ def real(short: bool = False) -> str:
     methods = next(iter(found.values())).methods
     rows = _rows(found.values(), [name for name in methods if name in FEW or not short], cells)
     lines = _origins(found, short)
-    return f"{body(Table('real', '', columns, rows))}\n{lines}\n"
+    return f"{body(Table.of_cells('real', '', columns, rows))}\n{lines}\n"
 
 
 def transformer(short: bool = False) -> str:
@@ -103,7 +104,7 @@ def transformer(short: bool = False) -> str:
     lines = _origins(found, short)
     if not short:
         lines += "".join(f"\n- {scenario_line(result)}" for result in found.values())
-    return f"{body(Table('transformer', '', columns, rows))}\n{lines}\n"
+    return f"{body(Table.of_cells('transformer', '', columns, rows))}\n{lines}\n"
 
 
 def transformer_tuned() -> str:
@@ -144,7 +145,7 @@ def transformer_tuned() -> str:
     lines = "\n".join(
         f"- {origin_of(path.stem, path, result, '../')}" for path, result, _ in results.values()
     )
-    return f"{body(Table('transformer-tuned', '', columns, rows))}\n{lines}\n"
+    return f"{body(Table.of_cells('transformer-tuned', '', columns, rows))}\n{lines}\n"
 
 
 def rates() -> str:
@@ -179,7 +180,7 @@ def rates() -> str:
         f"commit `{document['provenance']['commit'][:12]}`"
         for name, document in tried.items()
     )
-    return f"{body(Table('rates', '', columns, rows))}\n{lines}\n"
+    return f"{body(Table.of_cells('rates', '', columns, rows))}\n{lines}\n"
 
 
 def without_training_text() -> str:
@@ -213,7 +214,7 @@ def without_training_text() -> str:
         f"commit `{document['provenance']['commit'][:12]}`"
         for name, document in documents.items()
     )
-    return f"{body(Table('without-training-text', '', columns, rows))}\n{lines}\n"
+    return f"{body(Table.of_cells('without-training-text', '', columns, rows))}\n{lines}\n"
 
 
 def beside_words() -> str:
@@ -254,7 +255,7 @@ def beside_words() -> str:
             "that the "
             f"model does not spell: {origin_of(path.stem, path, words, '../')}"
         )
-    return body(Table("beside-words", "", columns, rows)) + "\n" + "\n".join(lines) + "\n"
+    return body(Table.of_cells("beside-words", "", columns, rows)) + "\n" + "\n".join(lines) + "\n"
 
 
 def keys() -> str:
@@ -290,7 +291,7 @@ def keys() -> str:
         f"- {origin_of(found[name].stem, found[name], other, '../')}"
         for name, (_, other) in results.items()
     )
-    return f"{body(Table('keys', '', columns, rows))}\n{lines}\n".replace("\\`", "`")
+    return f"{body(Table.of_cells('keys', '', columns, rows))}\n{lines}\n".replace("\\`", "`")
 
 
 def heads() -> str:
@@ -320,7 +321,7 @@ def heads() -> str:
         for row in measured.rows
         if row.name == "large_head"
     )
-    table = body(Table("heads", "", columns, rows, (origin(measured),)))
+    table = body(Table.of_cells("heads", "", columns, rows, (origin(measured),)))
     return f"{table}\n[heads](../recipes/huggingface/heads.json)\n"
 
 

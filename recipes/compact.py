@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hebblm.io.files import SEAL, read_json, sealed, write_text
-from hebblm.report.result import SCHEMA as RESULT_SCHEMA
+from hebblm.io.files import CHECKSUM, read_json, sealed, write_text
+from hebblm.report.result.schema import SCHEMA as RESULT_SCHEMA
 from hebblm.vision.result import SCHEMA as VISION_SCHEMA
 from recipes.markdown import ROOT
 
@@ -34,7 +34,10 @@ def json_files(places: Iterable[Path]) -> Iterator[Path]:
 def compact(path: Path) -> str:
     """Return the compact form of a JSON file; that of the compact form is the same."""
     value = rounded(trimmed(read_json(path)), DIGITS)
-    return lines(sealed(value) if f'"{SEAL}"' in path.read_text(encoding="utf-8") else value) + "\n"
+    return (
+        lines(sealed(value) if f'"{CHECKSUM}"' in path.read_text(encoding="utf-8") else value)
+        + "\n"
+    )
 
 
 def trimmed(document: dict[str, Any]) -> dict[str, Any]:

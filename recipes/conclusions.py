@@ -19,12 +19,12 @@ import numpy as np
 from hebblm.adapt.methods import PUBLISHED
 from hebblm.io.files import read_json, write_json
 from hebblm.report import Result
-from hebblm.report.gains import Bootstrap, Gain, Losses, bootstrap_gains
-from hebblm.report.methods import BASE, name_of
-from hebblm.report.table import Cell, Column, Table
-from hebblm.report.tables import interval_text
-from hebblm.report.tokens import TokenLosses
-from recipes.markdown import body
+from hebblm.report.result.methods import BASE, name_of
+from hebblm.report.result.numbers import Cell
+from hebblm.report.result.parts import Bootstrap, Gain, Losses, bootstrap_gains
+from hebblm.report.result.tokens import TokenLosses
+from hebblm.report.tables.table import Column, Table
+from recipes.markdown import body, gain_text
 
 SCHEMA = "hebblm-conclusions/1"
 FOUND = Path(__file__).with_name("conclusions.json")
@@ -190,7 +190,7 @@ def _new_words(tokens: TokenLosses) -> dict[str, Any]:
 
 
 def _said(gain: Mapping[str, Any]) -> str:
-    return interval_text(Gain(**gain), mark="*")
+    return gain_text(Gain(**gain))
 
 
 def _origins(document: Mapping[str, Any], names: Sequence[str]) -> str:
@@ -225,7 +225,8 @@ def constant() -> str:
         perplexities = (float(np.exp(nll[name])) for name in ("mbpa", "hebb"))
         rows.append((value, *perplexities, _said(document["constant"][value])))
     return _page(
-        Table("constant", "", columns, tuple(rows)), [f"eps-{value}" for value in CONSTANTS]
+        Table.of_cells("constant", "", columns, tuple(rows)),
+        [f"eps-{value}" for value in CONSTANTS],
     )
 
 
@@ -242,7 +243,7 @@ def published() -> str:
     rows: list[tuple[Cell, ...]] = [("default", perplexities[0], None)]
     for (run, title), perplexity in zip(DYNAMIC.items(), perplexities[1:], strict=True):
         rows.append((title, perplexity, _said(document["dynamic"][run])))
-    return _page(Table("published", "", columns, tuple(rows)), runs)
+    return _page(Table.of_cells("published", "", columns, tuple(rows)), runs)
 
 
 def interval() -> str:
@@ -259,7 +260,10 @@ def interval() -> str:
                 Column("over dynamic evaluation", "signed"),
             ]
         pages.append(
-            _page(Table("interval", "", tuple(columns), _beside(document, "interval", some)), some)
+            _page(
+                Table.of_cells("interval", "", tuple(columns), _beside(document, "interval", some)),
+                some,
+            )
         )
     return "\n".join(pages)
 
@@ -280,7 +284,7 @@ def freshness() -> str:
             said = (_said(gains[every]) if every in gains else None for every in INTERVALS[1:])
             rows.append((name_of(name), document["runs"][run]["nll"][name], *said))
     names = [run for method in ("mbpa", "cache", "dynamic") for run in _runs_of(method)]
-    return _page(Table("freshness", "", columns, tuple(rows)), names)
+    return _page(Table.of_cells("freshness", "", columns, tuple(rows)), names)
 
 
 def regimes() -> str:
@@ -293,7 +297,7 @@ def regimes() -> str:
             Column("over it", "signed"),
         ]
     return _page(
-        Table("regimes", "", tuple(columns), _beside(document, "regimes", list(REGIMES))),
+        Table.of_cells("regimes", "", tuple(columns), _beside(document, "regimes", list(REGIMES))),
         list(REGIMES),
     )
 
@@ -311,7 +315,7 @@ def rows() -> str:
             Column("gained on new words", "signed"),
         ]
     found = _beside(document, "rows", list(ROWS), ("nll", "oov_nll"))
-    return _page(Table("rows", "", tuple(columns), found), list(ROWS))
+    return _page(Table.of_cells("rows", "", tuple(columns), found), list(ROWS))
 
 
 def seeds() -> str:
@@ -324,7 +328,9 @@ def seeds() -> str:
             Column(f"seed {seed}: nats", "nll", "min", decimals=3),
             Column("over the base", "signed"),
         ]
-    return _page(Table("seeds", "", tuple(columns), _beside(document, "seeds", runs)), runs)
+    return _page(
+        Table.of_cells("seeds", "", tuple(columns), _beside(document, "seeds", runs)), runs
+    )
 
 
 def _beside(
@@ -351,7 +357,7 @@ def classes() -> str:
     rows = tuple(
         (title, *(_said(found[run][part]) for part in parts)) for run, title in CLASSES.items()
     )
-    return _page(Table("classes", "", columns, rows), list(CLASSES))
+    return _page(Table.of_cells("classes", "", columns, rows), list(CLASSES))
 
 
 def new_words() -> str:
@@ -379,7 +385,7 @@ def new_words() -> str:
         )
         for name in PUBLISHED
     )
-    return _page(Table("new-words", "", columns, rows), ["new-words"])
+    return _page(Table.of_cells("new-words", "", columns, rows), ["new-words"])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import torch
 
 from hebblm.io.files import write_json
 from hebblm.io.provenance import provenance
-from hebblm.report.result import Result
+from hebblm.report.render.result import Result
 
 
 def tests(path: Path) -> dict[str, Any]:

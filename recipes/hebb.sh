@@ -18,7 +18,7 @@ tune() { # NAME ARGUMENTS...
 read -r name _ <<<"$(corpora)"
 text=(--intra-domain "$(corpus "$name")")
 across
-descent=(mbpa.optimizer=sgd mbpa.pull=0 mbpa.weight=1) # as published, at a rate relative to the curvature
+descent=(mbpa.optimizer=sgd mbpa.l2_to_base=0 mbpa.weight=1) # as published, at a rate relative to the curvature
 one=(--set "${descent[@]}" mbpa.steps=1) five=(--set "${descent[@]}" mbpa.steps=5)
 three=(--methods lstm,mbpa,hebb)
 

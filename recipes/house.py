@@ -47,7 +47,7 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("pull", 0.0123, ("--set", "mbpa.pull=0.0123")),
+    Setting("l2_to_base", 0.0123, ("--set", "mbpa.l2_to_base=0.0123")),
     Setting("log_neighbors", 35_171, ("--log-neighbors", "35171", "--log-samples")),
     Setting("unk_share", 0.3719, ("--vocabulary", "open", "--unk-share", "0.3719")),
 )
@@ -176,7 +176,7 @@ def _holds(value: object, setting: Setting, frame: FrameType) -> bool:
     if isinstance(value, int | float):
         return value == setting.value
     if isinstance(value, str):
-        return value in (str(setting.value), f"mbpa.pull={setting.value}")
+        return value in (str(setting.value), f"mbpa.l2_to_base={setting.value}")
     if not is_dataclass(value) or setting.name not in frame.f_code.co_names:
         return False
     return getattr(value, setting.name, None) == setting.value

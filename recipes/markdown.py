@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from hebblm.report import Result
-from hebblm.report.render import to_markdown
-from hebblm.report.table import Table
+from hebblm.report.render.table import to_markdown
+from hebblm.report.result.numbers import display
+from hebblm.report.result.parts import Gain
+from hebblm.report.tables.table import Table
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -21,6 +23,11 @@ def origin_of(name: str, path: Path, result: Result, up: str) -> str:
         f"[{name}]({where}), `{by['command']}`, commit `{str(by['commit'])[:12]}`, seed "
         f"{by['seed']}"
     )
+
+
+def gain_text(gain: Gain, decimals: int = 3) -> str:
+    """Return a gain with half of its interval, and a star where that leaves out 0."""
+    return display(gain.interval, "tested", decimals)
 
 
 def body(table: Table) -> str:

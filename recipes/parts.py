@@ -54,8 +54,10 @@ def read(lm: LanguageModel, text: Path, most: int) -> dict[str, NDArray[np.float
     """
     request = Request.of(lm, text, max_tokens=most, device="cpu")
     scenario, _ = request.open("evaluate", PROG)
-    rules = {name: METHODS[name].rule(request.settings.methods) for name in (*PARTS, BEST)}
-    return shared_pass(scenario, rules, request.settings).scores.nll
+    predictors = {
+        name: METHODS[name].predictor(request.settings.methods) for name in (*PARTS, BEST)
+    }
+    return shared_pass(scenario, predictors, request.settings).scores.nll
 
 
 def main() -> int:

@@ -16,16 +16,22 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("hebblm", "awd_lstm", "recipes")
+NAMED = ("hebblm/", "awd_lstm/")  # where identifiers are checked
 BELOW_COMMANDS = "hebblm/"  # where messages name arguments, which a command turns into options
 WITH_OPTIONS = (
     "hebblm/cli/",
     "hebblm/integrations/",  # names options of lm-evaluation-harness
     "hebblm/runtime/wording.py",  # turns one into the other
-    "hebblm/vision/",  # its messages follow with its pages
 )
 COMMAND = re.compile(r"\b[a-z]+-[a-z-]+(?: --[a-z-]+(?: [^\s;,]+)?)+")  # whole, with its options
 OPTION = re.compile(r"(?<![\w-])--[a-z]")
-SAYING = ("UserError", "CheckpointError", "say")  # calls whose text a user reads
+SAYING = (
+    "UserError",
+    "CheckpointError",
+    "log",
+    "log_once",
+    "print_line",
+)  # calls whose text a user reads
 # a docstring names the thing, or what a call does
 OPENING = re.compile(r"(?:Return what|Say|Tell|Let) ")
 MOST_WORDS = 24_000  # in README and docs, tables and code included
@@ -41,6 +47,19 @@ ODD = {
     r"\b(?:is|are) told\b": "prints, says, or shows",
 }
 """Patterns of words that nobody says aloud, and what to write in their place."""
+VAGUE = {
+    **dict.fromkeys(("each", "own", "found", "made", "some", "here"), "what it is"),
+    "aside": "preserve_state",
+    "beside": "extra, others, or what it is",
+    "closeness": "kernel_weight",
+    "held": "what it is",
+    "pull": "l2_to_base",
+    "rooted": "signed_sqrt",
+    "say": "log",
+    "side_by_side": "in_parallel, as_streams or interleaved",
+    "told": "progress_enabled",
+}
+"""Identifiers that do not say what they hold or do, and the name to give instead."""
 WRITTEN = re.compile(r"<!-- (\S+): written by .*?<!-- end of \1 -->", re.DOTALL)
 FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"`[^`]*`")
@@ -132,9 +151,26 @@ def options_in(program: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, rest
 
 
+def vague_names(program: str) -> Iterator[tuple[int, str]]:
+    """Yield line and name of the variables, arguments, functions and attributes that a program
+    gives a vague name.
+    """
+    for node in ast.walk(ast.parse(program)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            name = node.id
+        elif isinstance(node, ast.arg):
+            name = node.arg
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            name = node.name
+        else:
+            continue
+        if name in VAGUE:
+            yield node.lineno, name
+
+
 def program_faults(programs: dict[str, str]) -> list[str]:
-    """Return in one line each the odd words in docstrings and messages of some programs, by
-    name.
+    """Return in one line each the odd words in docstrings and messages of some programs, and their
+    vague identifiers.
     """
     found = []
     for name, program in programs.items():
@@ -143,6 +179,9 @@ def program_faults(programs: dict[str, str]) -> list[str]:
             if documents and (opening := OPENING.match(text)):
                 odd.append(f"{opening[0].strip()!r}: write a verb that names what the call does")
             found += [f"{name}:{line}: {each}" for each in odd]
+        if name.startswith(NAMED):
+            for line, identifier in vague_names(program):
+                found.append(f"{name}:{line}: {identifier}: name it {VAGUE[identifier]}")
         if name.startswith(BELOW_COMMANDS) and not name.startswith(WITH_OPTIONS):
             for line, text in options_in(program):
                 found.append(f"{name}:{line}: name an argument, not an option: {text[:60]}")

@@ -16,22 +16,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hebblm.adapt.former import GONE
-from hebblm.adapt.methods import PUBLISHED
+from hebblm.adapt.methods import EVALUATED, PUBLISHED
 from hebblm.io.files import read_json
 from hebblm.report import Result
-from hebblm.report.methods import BASE, name_of, ordered
-from hebblm.report.plots import occurrence_figure, save
-from hebblm.report.render import to_markdown
-from hebblm.report.sections import scenario_line
-from hebblm.report.table import Cell, Column, Table, present
-from hebblm.report.tables import (
-    frequency_table,
-    gain_table,
-    interval_text,
-    occurrence_table,
-    side_by_side,
-)
+from hebblm.report.plots.drawing import save
+from hebblm.report.plots.figures import occurrence_figure
+from hebblm.report.render.table import to_markdown
+from hebblm.report.result.methods import BASE, name_of, ordered
+from hebblm.report.result.numbers import Cell
+from hebblm.report.tables.by_part import frequency_table, gain_table, occurrence_table
+from hebblm.report.tables.facts import scenario_line
+from hebblm.report.tables.overall import runs_table
+from hebblm.report.tables.table import Column, Table, present
 from hebblm.vision.tables import tables
 from recipes import (
     best_tables,
@@ -46,7 +42,7 @@ from recipes import causal_tables as causal
 from recipes.bench.record import BenchResult
 from recipes.bench.tables import training_table
 from recipes.hebb import tables as hebb
-from recipes.markdown import ROOT, body, origin_of
+from recipes.markdown import ROOT, body, gain_text, origin_of
 from recipes.scale import processes
 from recipes.study.cost.tables import goal_table
 from recipes.study.paper import paper_tables
@@ -127,7 +123,7 @@ def defaults() -> str:
             (WITHIN, LARGER, ACROSS), (result.scenario for result in results), strict=True
         )
     ]
-    return f"{body(Table('defaults', '', columns, rows))}\n" + "\n".join(lines) + "\n"
+    return f"{body(Table.of_cells('defaults', '', columns, rows))}\n" + "\n".join(lines) + "\n"
 
 
 def _made(path: Path) -> str:
@@ -151,7 +147,7 @@ def needs() -> str:
         )
         for need, names in NEEDS
     )
-    return body(Table("needs", "", columns, rows)).replace("\\`", "`")
+    return body(Table.of_cells("needs", "", columns, rows)).replace("\\`", "`")
 
 
 def at_defaults() -> str:
@@ -173,13 +169,13 @@ def carried() -> str:
     """Return the losses of the default values to a text's own best point, by method and text."""
     document = read_json(DEFAULTS / "defaults.json")
     texts = {**document["chosen_on"], **document["transfer"]}
-    methods = [name for name in ordered(texts["ptb"]) if name not in GONE]
+    methods = [name for name in ordered(texts["ptb"]) if name in EVALUATED]
     columns = (Column("Text"), *(Column(name_of(name), "nll", decimals=3) for name in methods))
     rows = tuple(
         (text, *(losses.get(name, {}).get("lost") for name in methods))
         for text, losses in texts.items()
     )
-    return body(Table("carried", "", columns, rows))
+    return body(Table.of_cells("carried", "", columns, rows))
 
 
 def every_method() -> str:
@@ -189,9 +185,9 @@ def every_method() -> str:
     found = {}
     for name in ORDER:
         whole = Result.load(RESULTS / name)
-        kept = {method: item for method, item in whole.methods.items() if method not in GONE}
+        kept = {method: item for method, item in whole.methods.items() if method in EVALUATED}
         found[name] = replace(whole, methods=kept)
-    parts = [to_markdown(side_by_side(_headings(found.values())))]
+    parts = [to_markdown(runs_table(_headings(found.values())))]
     parts += [f"- {scenario_line(result)}" for result in found.values()]
     parts.append("")
     parts += [
@@ -232,11 +228,11 @@ def strength() -> str:
             gain = None if name == BASE else result.gain(name)
             row += [
                 result.methods[name].perplexity,
-                None if gain is None else interval_text(gain, mark="*"),
+                None if gain is None else gain_text(gain),
             ]
         rows.append(tuple(row))
     made = [f"- {origin_of(title, path, found[title], '../')}" for title, path in STRENGTHS.items()]
-    return "\n".join([body(Table("strength", "", tuple(columns), tuple(rows))), *made])
+    return "\n".join([body(Table.of_cells("strength", "", tuple(columns), tuple(rows))), *made])
 
 
 def pictures() -> str:

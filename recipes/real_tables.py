@@ -13,10 +13,10 @@ from pathlib import Path
 
 from hebblm.io.files import read_json
 from hebblm.report import Result
-from hebblm.report.accuracy_tables import accuracy_table
-from hebblm.report.methods import BASE, name_of
-from hebblm.report.plots import save
-from hebblm.report.table import Column, Table
+from hebblm.report.plots.drawing import save
+from hebblm.report.result.methods import BASE, name_of
+from hebblm.report.tables.suggestions import accuracy_table
+from hebblm.report.tables.table import Column, Table
 from recipes.best_tables import origin
 from recipes.markdown import ROOT, body, origin_of
 
@@ -56,7 +56,9 @@ def texts() -> str:
     ):
         values = (result.methods[name].bits_per_byte for name in names)
         rows.append((TITLES[path.stem.split("-")[0]], result.model["context"], *values))
-    return "\n".join([body(Table("texts", "", columns, tuple(rows))), *_origins(found), ""])
+    return "\n".join(
+        [body(Table.of_cells("texts", "", columns, tuple(rows))), *_origins(found), ""]
+    )
 
 
 def windows() -> str:
@@ -78,7 +80,9 @@ def windows() -> str:
                 (TITLES[text], window, bits, _bits(result, BEST), worth(base, _bits(result, BEST)))
             )
     found = {path: Result.load(path) for path in sorted((FOLDER / "windows").glob("*.json"))}
-    return "\n".join([body(Table("windows", "", columns, tuple(rows))), *_origins(found), ""])
+    return "\n".join(
+        [body(Table.of_cells("windows", "", columns, tuple(rows))), *_origins(found), ""]
+    )
 
 
 def windows_in_short() -> str:
@@ -93,7 +97,7 @@ def windows_in_short() -> str:
         }
         rows.append((TITLES[text], *(bits.get(window, "") for window in windows)))
     columns = (Column("Text: base / best"), *(Column(f"{window:,}") for window in windows))
-    return body(Table("windows", "", columns, tuple(rows)))
+    return body(Table.of_cells("windows", "", columns, tuple(rows)))
 
 
 def wide() -> str:
@@ -110,7 +114,7 @@ def wide() -> str:
         rows.append((title, _bits(short, "cache"), _bits(long, "cache"), _bits(long, "knn")))
     columns = (Column(names[0]), *(Column(name, "nll", decimals=3) for name in names[1:]))
     made = ", ".join(f"[{text}](../recipes/real/wide/{text}.json)" for text in TITLES)
-    return f"{body(Table('wide', '', columns, tuple(rows)))}\n- {made}\n"
+    return f"{body(Table.of_cells('wide', '', columns, tuple(rows)))}\n- {made}\n"
 
 
 def harm() -> str:
@@ -141,7 +145,7 @@ def harm() -> str:
         rows.append(
             ("- from its 2,000th piece on", "", "", _interval(part["gain from the 2,000th on"]))
         )
-    return f"{body(Table('harm', '', columns, tuple(rows)))}\n- {origin(path, '../')}\n"
+    return f"{body(Table.of_cells('harm', '', columns, tuple(rows)))}\n- {origin(path, '../')}\n"
 
 
 def generation() -> str:
@@ -165,7 +169,7 @@ def generation() -> str:
                     (f"{title}, {way}", MEASURES[name], *values, _interval(each["difference"]))
                 )
         made.append(f"- {origin(path, '../')}")
-    return "\n".join([body(Table("generation", "", columns, tuple(rows))), *made, ""])
+    return "\n".join([body(Table.of_cells("generation", "", columns, tuple(rows))), *made, ""])
 
 
 def suggestions(text: str) -> str:
@@ -191,7 +195,7 @@ def watch() -> str:
     for name, found in read_json(path)["models"].items():
         kills = f"{found['survived']} of {found['kills']}" if "kills" in found else ""
         rows.append((name, f"{found['start']:.1f}", f"{found['answer']:.2f}", kills))
-    return f"{body(Table('watch', '', columns, tuple(rows)))}\n- {origin(path, '../')}\n"
+    return f"{body(Table.of_cells('watch', '', columns, tuple(rows)))}\n- {origin(path, '../')}\n"
 
 
 def draw() -> None:

@@ -41,7 +41,7 @@ from hebblm.adapt.block import STEP, Block
 from hebblm.adapt.methods import METHODS, named
 from hebblm.adapt.methods.ngram import NgramConfig
 from hebblm.api.request import Request
-from hebblm.cli.common import guarded, tell
+from hebblm.cli.common import guarded, print_line
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.passes import dynamic_base, gradient_statistics
@@ -113,16 +113,16 @@ def walk(known: Known, methods: Sequence[str], choose: Choose, title: str) -> li
     """
     scenario, settings = known.scenario, known.settings
     stream, every, device = scenario.stream, scenario.config.update_every, scenario.device
-    rules = {name: METHODS[name].rule(settings.methods) for name in methods}
+    predictors = {name: METHODS[name].predictor(settings.methods) for name in methods}
     base = (
         dynamic_base(scenario, settings.dynamic, known.statistics)
-        if METHODS[methods[0]].moving
+        if METHODS[methods[0]].uses_dynamic_base
         else scenario.base(settings)
     )
-    write = any(rule.needs.retrieval for rule in rules.values())
-    window = max(rule.needs.window for rule in rules.values())
+    write = any(predictor.requirements.retrieval for predictor in predictors.values())
+    window = max(predictor.requirements.window for predictor in predictors.values())
     context = scenario.context(base, scenario.empty_memory(settings), window)
-    session = OnlineSession(TextSource(base, scenario.vocabulary), [context], rules)
+    session = OnlineSession(TextSource(base, scenario.vocabulary), [context], predictors)
     settled = latest = context.ngrams  # as of the last update; as of the last token
     if settings.methods[NgramConfig].fresh == "token":
         latest = copy.deepcopy(settled)
@@ -131,28 +131,31 @@ def walk(known: Known, methods: Sequence[str], choose: Choose, title: str) -> li
     with bar() as progress:
         task = progress.add_task(title, total=len(stream), unit="tokens")
         while len(ids) < len(stream):
-            first, states, shares = len(ids), [], context.shares
+            first, states, mixture_weights = len(ids), [], context.mixture_weights
             context.ngrams = latest
-            with base.aside():
+            with base.preserve_state():
                 for place in range(min(every, len(stream) - first)):
                     hidden = base.read(
                         torch.tensor([ids[-1] if ids else stream.eos], device=device)
                     )
                     if place and place % STEP == 0:
-                        context.ngrams, context.shares = settled, shares
+                        context.ngrams, context.mixture_weights = settled, mixture_weights
                         labels = torch.tensor(ids[first:], device=device)
                         so_far = EvalBatch(
                             torch.cat(states), context, Block.of(labels, every, write)
                         )
-                        context.ngrams, context.shares = (
+                        context.ngrams, context.mixture_weights = (
                             latest,
-                            so_far.observation(labels).shares[0],
+                            so_far.observation(labels).mixture_weights[0],
                         )
                     states.append(hidden)
                     # (1, order)
                     before = None if latest is None else latest.context_after(ids)[None]
                     batch = EvalBatch(hidden, context, contexts=before)
-                    found = {name: rule.log_probs(batch)[0] for name, rule in rules.items()}
+                    found = {
+                        name: predictor.log_probs(batch)[0]
+                        for name, predictor in predictors.items()
+                    }
                     ids.append(
                         choose(
                             {
@@ -163,7 +166,7 @@ def walk(known: Known, methods: Sequence[str], choose: Choose, title: str) -> li
                     )
                     if before is not None and latest is not None and latest is not settled:
                         latest.add(before, np.array(ids[-1:]))
-            context.ngrams, context.shares = settled, shares
+            context.ngrams, context.mixture_weights = settled, mixture_weights
             labels = torch.tensor(ids[first:], device=device)
             inputs = torch.tensor(
                 [ids[first - 1] if first else stream.eos, *ids[first:-1]], device=device
@@ -308,7 +311,7 @@ def examine(
     assert evaluation is not None
     verdicts: dict[str, Verdict] = {}
     for moving in (False, True):
-        group = [name for name in methods if METHODS[name].moving == moving]
+        group = [name for name in methods if METHODS[name].uses_dynamic_base == moving]
         if not group:
             continue
         known = Known.of(scenario, settings, moving=moving)
@@ -430,15 +433,15 @@ def main(argv: list[str] | None = None) -> int:
                 "methods": found,
             },
         )
-    tell(referee_tables.verdicts(found))
-    tell(
+    print_line(referee_tables.verdicts(found))
+    print_line(
         f"Tokens are those that the evaluation scores, {text['unk_tokens']:,} of them {UNK}. The "
         "decoder knows which "
         f"{text['vocabulary']:,} words there are; {text['spelled_bytes']:,} bytes of spelling are "
         "counted, not coded."
     )
     failed = [name for name, verdict in found.items() if not verdict["holds"]]
-    tell(f"does not hold: {', '.join(failed)}" if failed else "all hold")
+    print_line(f"does not hold: {', '.join(failed)}" if failed else "all hold")
     return 1 if failed else 0
 
 

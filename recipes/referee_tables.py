@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from hebblm.io.files import read_json
-from hebblm.report.methods import name_of
-from hebblm.report.table import Column, Table
+from hebblm.report.result.methods import name_of
+from hebblm.report.tables.table import Column, Table
 from recipes.markdown import ROOT, body
 
 FOUND = ROOT / "recipes" / "refereed"
@@ -38,7 +38,7 @@ def verdicts(methods: Mapping[str, Mapping[str, Any]]) -> str:
         )
         for name, found in methods.items()
     )
-    return body(Table("referee", "", COLUMNS, rows))
+    return body(Table.of_cells("referee", "", COLUMNS, rows))
 
 
 def referee() -> str:

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 from hebblm.io.files import read_json
-from hebblm.report.methods import name_of
+from hebblm.report.result.methods import name_of
 from recipes.bench.record import BenchResult
 from recipes.bench.tables import spread
 from recipes.markdown import ROOT

@@ -26,13 +26,12 @@ from numpy.typing import NDArray
 import hebblm
 from hebblm.errors import UserError
 from hebblm.io.files import read_json, write_json
-from hebblm.report.gains import Bootstrap, Gain, bootstrap_gains
-from hebblm.report.methods import BASE, name_of
-from hebblm.report.table import Column, Table
-from hebblm.report.tables import interval_text
-from hebblm.report.tokens import FILE_NAME
+from hebblm.report.result.methods import BASE, name_of
+from hebblm.report.result.parts import Bootstrap, Gain, bootstrap_gains
+from hebblm.report.result.tokens import FILE_NAME
+from hebblm.report.tables.table import Column, Table
 from hebblm.text.dictionary import EOS, UNK
-from recipes.markdown import ROOT, body
+from recipes.markdown import ROOT, body, gain_text
 
 FOLDER = ROOT / "recipes" / "second"
 METHODS = "lstm,dynamic,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb,ngram,best"
@@ -201,9 +200,8 @@ def table(name: str) -> str:
     ]
     by = document["provenance"]
     made = f"`{by['command']}`, commit `{str(by['commit'])[:12]}`, seed {by['seed']}"
-    return (
-        f"{RUNS[name]['title']}\n\n{body(Table(name, '', tuple(columns), tuple(rows)))}\n{made}\n"
-    )
+    shown = body(Table.of_cells(name, "", columns, rows))
+    return f"{RUNS[name]['title']}\n\n{shown}\n{made}\n"
 
 
 def _cells(item: dict[str, Any], part: str, count: int) -> tuple[str, ...]:
@@ -215,7 +213,7 @@ def _cells(item: dict[str, Any], part: str, count: int) -> tuple[str, ...]:
             for key in ("gain", "low", "high")
         )
         gain = Gain(part, count, *ends)
-        cells += [f"{factor * found['value']:.{decimals}f}", interval_text(gain, "*", decimals)]
+        cells += [f"{factor * found['value']:.{decimals}f}", gain_text(gain, decimals)]
     return tuple(cells)
 
 

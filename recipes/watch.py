@@ -27,7 +27,7 @@ from typing import Any
 import hebblm
 from hebblm.io.files import check_writable, write_json
 from hebblm.io.provenance import command_line, provenance
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from recipes.rank.texts import text_of
 
 LINES = ["The ", "Return the ", "a matrix ", "of the array ", "The function "]
@@ -136,7 +136,7 @@ def killed(model: str, folder: Path, kills: int, generator: random.Random) -> di
         known = documents(model, folder)
         survived += number >= 0 and told <= set(known) and len(known) == len(set(known))
         amid += number >= 0 and len(known) < 10 + 3 * (number + 2)
-        say(f"{number + 1} of {kills} kills, {survived} survived")
+        log(f"{number + 1} of {kills} kills, {survived} survived")
     return {"kills": kills, "before all was read": amid, "survived": survived}
 
 
@@ -161,7 +161,7 @@ def main() -> int:
             found[model] = timed(model, Path(place))
             if model == options.models[0]:
                 found[model] |= killed(model, Path(place), options.kills, random.Random(1111))
-        say(f"{model}: {found[model]}")
+        log(f"{model}: {found[model]}")
     about = provenance(
         "python -m " + command_line("recipes.watch", sys.argv[1:]), device="cpu", seed=1111
     )

@@ -7,7 +7,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,6 +18,10 @@ from hypothesis import settings
 # a process a core: one thread each, said before torch is loaded
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+# The compiled kernels are kept from run to run: they take a minute, and know their own version.
+os.environ.setdefault(
+    "NUMBA_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"hebblm-kernels-{os.getuid()}")
+)
 # Ignored in what a shell runs in the background; the commands that tests interrupt would inherit
 # that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -52,23 +58,23 @@ def blank_pictures() -> Iterator[None]:
 
     Tests that look at pictures ask for ``drawn_pictures``.
     """
-    from hebblm.report import plots
+    from hebblm.report.plots import drawing
 
     from .support.pictures import blank
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plots, "render", blank)
+        patch.setattr(drawing, "render", blank)
         yield
 
 
 @pytest.fixture
 def drawn_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw pictures as users see them."""
-    from hebblm.report import plots
+    from hebblm.report.plots import drawing
 
     from .support.pictures import render
 
-    monkeypatch.setattr(plots, "render", render)
+    monkeypatch.setattr(drawing, "render", render)
 
 
 @pytest.fixture(autouse=True, scope="session")

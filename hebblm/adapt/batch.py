@@ -12,16 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hebblm.adapt.block import Block, WindowView, learning_places, view_of
+from hebblm.adapt.block import Block, WindowView, learning_places, narrowed, view_of
 from hebblm.adapt.context import Context, Observation
 from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.functional.normalizers import log_normalizers
 from hebblm.adapt.functional.rows import RowStats, row_stats
-from hebblm.adapt.needs import Learned, Learner
+from hebblm.adapt.requirements import Learned, Learner
 from hebblm.adapt.solvers.problem import key_products
 from hebblm.adapt.work import Stopwatch, Work, clock_of, name_of
 from hebblm.errors import UserError
 from hebblm.memory.causal import WrittenBlock
+from hebblm.memory.found import Found
 from hebblm.memory.nearest import Ranked
 from hebblm.memory.ngram_rows import Ints, NGramRows
 from hebblm.types import Neighbors
@@ -128,11 +129,16 @@ class EvalBatch:
         return self.log_normalizers - self.logits.gather(1, targets[:, None]).squeeze(1)
 
     @property
-    def neighbors(self) -> Neighbors:
-        """The K nearest entries of each query, among those written before it, with keys as the
-        memory stores them.
+    def found(self) -> Found:
+        """The K nearest entries of each query, among those written before it; their keys stay in
+        the memory.
         """
         return self.shared(SEARCH, self._search)
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The same entries with keys as the memory stores them."""
+        return self.shared("keys", lambda: self.found.neighbors(self.queries.dtype))
 
     @property
     def near_states(self) -> Neighbors:
@@ -140,7 +146,7 @@ class EvalBatch:
         near, memory = self.neighbors, self.context.memory
         return (
             self.shared("states", lambda: replace(near, keys=memory.states_of(near.keys)))
-            if memory.rooted
+            if memory.signed_sqrt
             else near
         )
 
@@ -154,18 +160,16 @@ class EvalBatch:
             return self.written.nearest(self.context.k)
         return self.context.memory.nearest(self.queries, self.context.k)
 
-    def _search(self) -> Neighbors:
+    def _search(self) -> Found:
         written = self.written
         if written is None:
-            near = self.context.memory.search(self.queries, self.context.k)
+            found = self.context.memory.find(self.queries, self.context.k)
+        elif self.ranked is None:
+            found = written.find(self.context.k)
         else:
-            near = (
-                written.search(self.context.k)
-                if self.ranked is None
-                else written.gather(self.ranked)
-            )
+            found = written.found(self.ranked)
         # the stored ones are stale
-        return near if self.context.fixed else replace(near, log_normalizers=None)
+        return found if self.context.fixed else found.without_normalizers()
 
     @cached_property
     def written(self) -> WrittenBlock | None:
@@ -188,18 +192,26 @@ class EvalBatch:
     def window(self, size: int) -> WindowView:
         """Return the view that the queries have of the ``size`` latest pairs of the stream."""
         windows = [state.recent for state in self.context.stream_states]
-        keys = self.context.memory.keys_of(self.hidden) if self.keyed else self.queries
-        return self.shared(("window", size), lambda: view_of(windows, keys, size, self.block))
+        longest = windows[0].size
+        several = self.block is not None and self.block.streams is not None
+
+        def compute() -> WindowView:
+            if size < longest and not several:  # a part of the longest one's products
+                return narrowed(self.window(longest), size, self.block)
+            keys = self.context.memory.keys_of(self.hidden) if self.keyed else self.queries
+            return view_of(windows, keys, size, self.block)
+
+        return self.shared(("window", size), compute)
 
     @property
     def products(self) -> Tensor:
         """(N, K) ``k_k . k``, of keys as the memory stores them."""
-        return self.shared("products", lambda: key_products(self.queries, self.neighbors.keys))
+        return self.shared("products", lambda: self.found.products(self.queries))
 
     @property
     def state_products(self) -> Tensor:
         """(N, K) ``h_k . h``."""
-        if not self.context.memory.rooted:
+        if not self.context.memory.signed_sqrt:
             return self.products
         return self.shared(
             "state products", lambda: key_products(self.hidden, self.near_states.keys)
@@ -208,7 +220,7 @@ class EvalBatch:
     @property
     def groups(self) -> Tensor:
         """(N, K) int64 numbers of the neighbours' labels, equal for equal labels."""
-        return self.shared("groups", lambda: group_ids(self.neighbors.values))
+        return self.shared("groups", lambda: group_ids(self.found.values))
 
     def ngram_rows(self) -> NGramRows:
         """Return rows for an n-gram: each sees the rows of its stream before it, if their labels
@@ -234,8 +246,8 @@ class EvalBatch:
         """
 
         def compute() -> Tensor:
-            shares, rows = self.learned(learner)
-            values = [share.value for share in shares]
+            mixture_weights, rows = self.learned(learner)
+            values = [share.value for share in mixture_weights]
             return torch.tensor(values, dtype=torch.float64, device=self.hidden.device)[rows]
 
         return self.shared(("share", learner), compute)
@@ -251,22 +263,24 @@ class EvalBatch:
             if block is None:
                 return self._learned(learner, 0, [0], index.new_zeros(0)), index
             evidence = self._evidence(learner, block.labels)
-            shares: list[L] = []
+            mixture_weights: list[L] = []
             for stream, rows, part in block.by_stream():
                 places = _places(part)
                 steps = torch.tensor(places, device=index.device)
-                own = torch.arange(len(part.labels), device=index.device)
-                index[rows] = len(shares) + torch.searchsorted(steps, own, right=True) - 1
-                shares += self._learned(learner, stream, places, evidence[rows])
-            return shares, index
+                numbered = torch.arange(len(part.labels), device=index.device)
+                index[rows] = (
+                    len(mixture_weights) + torch.searchsorted(steps, numbered, right=True) - 1
+                )
+                mixture_weights += self._learned(learner, stream, places, evidence[rows])
+            return mixture_weights, index
 
         return self.shared(("learned", learner), compute)
 
     def observation(self, targets: Tensor) -> Observation:
         """Return the observation to learn from, after the batch's labels (N,) are scored."""
-        shares = self.shares_after(targets)
+        mixture_weights = self.shares_after(targets)
         return Observation(
-            self.hidden, self.queries, targets, self.block, self.key_normalizers, shares
+            self.hidden, self.queries, targets, self.block, self.key_normalizers, mixture_weights
         )
 
     def shares_after(self, targets: Tensor) -> dict[int, dict[Learner[Any], Learned]]:
@@ -302,13 +316,13 @@ class EvalBatch:
                 raise ValueError(
                     f"the share of {learner} is learned; call learn_shares of its context first"
                 )
-            shares, said = (
-                [cast(L, self.context.stream_states[stream].shares[learner])],
+            mixture_weights, said = (
+                [cast(L, self.context.stream_states[stream].mixture_weights[learner])],
                 evidence.tolist(),
             )
             for start, end in pairwise(places):
-                shares.append(shares[-1].after(said[start:end]))
-            return shares
+                mixture_weights.append(mixture_weights[-1].after(said[start:end]))
+            return mixture_weights
 
         return self.shared(("learned", learner, stream, len(places)), compute)
 
@@ -329,13 +343,13 @@ class EvalBatch:
         evidence[~known] = torch.nan
         return evidence
 
-    def scored(self, rule: Hashable, targets: Tensor, compute: Callable[[], T]) -> T:
+    def scored(self, predictor: Hashable, targets: Tensor, compute: Callable[[], T]) -> T:
         """Return ``compute()``, losses of ``targets`` (N,) under a rule, computed once for all that
         build on it.
         """
         # With the labels in the value they stay alive, so that no other tensor takes over their
         # identity.
-        key = (rule, "losses", id(targets))
+        key = (predictor, "losses", id(targets))
         return self.shared(key, lambda: (targets, compute()))[1]
 
     def shared(self, key: Hashable, compute: Callable[[], T]) -> T:

@@ -42,7 +42,9 @@ class Block:
         return cls(labels, rows // every * every, (len(labels) - 1) // every * every, written)
 
     @classmethod
-    def beside(cls, labels: Tensor, intervals: Sequence[Mapping[int, int]], written: bool) -> Block:
+    def of_streams(
+        cls, labels: Tensor, intervals: Sequence[Mapping[int, int]], written: bool
+    ) -> Block:
         """Return a block of several streams: all are observed before each interval, which holds one
         after the other.
 
@@ -169,14 +171,34 @@ class Window:
         products = hidden.new_empty(len(hidden), len(keys) + used)
         torch.mm(hidden, keys.t(), out=products[:, : len(keys)])
         torch.mm(hidden, hidden[:used].t(), out=products[:, len(keys) :])
-        seen = torch.ones_like(products, dtype=torch.bool)
-        column = torch.arange(products.shape[1], device=hidden.device)
-        stop = block.visible[:, None] + len(keys)  # (N, 1)
-        seen[:, len(keys) :] = column[len(keys) :] < stop
-        # as rows of the block come in, the oldest pairs go
-        leaving = max(0, products.shape[1] - size)
-        seen[:, :leaving] &= column[:leaving] >= stop - size
-        return WindowView(products, torch.cat([labels, block.labels[:used]])[None], seen)
+        labels = torch.cat([labels, block.labels[:used]])[None]
+        return WindowView(products, labels, _seen(products, len(keys), size, block))
+
+
+def narrowed(view: WindowView, size: int, block: Block | None) -> WindowView:
+    """Return the view of the ``size`` latest pairs of one stream, given that of more of them."""
+    used = block.used if block is not None and block.causal else 0
+    wide = view.products.shape[1]
+    kept = min(size, wide - used)  # pairs from before the block
+    products = view.products[:, wide - used - kept :]
+    seen = _seen(products, kept, size, block)
+    return WindowView(products, view.labels[:, wide - used - kept :], seen)
+
+
+def _seen(products: Tensor, kept: int, size: int, block: Block | None) -> Tensor:
+    """Return which of the pairs (N, W) each query sees, bool: the first ``kept`` come from before
+    the block.
+    """
+    seen = torch.ones_like(products, dtype=torch.bool)
+    if block is None or not block.causal:
+        return seen
+    column = torch.arange(products.shape[1], device=products.device)
+    stop = block.visible[:, None] + kept  # (N, 1)
+    seen[:, kept:] = column[kept:] < stop
+    # as rows of the block come in, the oldest pairs go
+    leaving = max(0, products.shape[1] - size)
+    seen[:, :leaving] &= column[:leaving] >= stop - size
+    return seen
 
 
 def view_of(

@@ -12,8 +12,6 @@ from hebblm.runtime.spelling import did_you_mean
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from hebblm.types import Neighbors
-
 Scale = Literal["relative", "absolute"]
 """Scores and distances relative to those that a query sees, or as they are."""
 LrUnits = Literal["relative", "absolute", "guarded"]
@@ -68,8 +66,9 @@ def logits_or_linear(form: str, scale: str, **values: float | str) -> None:
         )
 
 
-def some_neighbors(neighbors: Neighbors) -> None:
-    if neighbors.keys.shape[1] == 0:
+def some_neighbors(labels: Tensor) -> None:
+    """Raise if queries have no neighbours: labels (N, 0)."""
+    if labels.shape[1] == 0:
         raise UserError("K = 0 neighbours leave nothing to adapt to; choose K >= 1")
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.methods.memory_mixture import RememberedLabels
 from hebblm.adapt.methods.ngram import Ngram
-from hebblm.adapt.methods.rule import Mixing, Rule
+from hebblm.adapt.methods.predictor import Mixing, Predictor
 
 ALIKE = 1e-5  # nats: smaller differences between distributions are rounding
 
@@ -19,7 +19,7 @@ ALIKE = 1e-5  # nats: smaller differences between distributions are rounding
 class Adapting(Protocol):
     """A rule that adapts the head to the neighbours."""
 
-    def closeness(self, batch: EvalBatch) -> Tensor:
+    def kernel_weight(self, batch: EvalBatch) -> Tensor:
         """Return the closeness of each neighbour (N, K), with sum 1."""
 
 
@@ -36,58 +36,58 @@ class Speakers(NamedTuple):
     near: list[Speaking]  # entries that the memory found
     recent: list[Speaking]  # the latest of the stream, counted from the oldest of these
     ngrams: list[tuple[Ngram, float]]  # n-grams and their shares
-    by_closeness: bool  # whether weights are closeness, of sum 1, or else probabilities
+    by_kernel_weight: bool  # whether weights are closeness, of sum 1, or else probabilities
 
 
-def components(rule: Rule, batch: EvalBatch) -> list[tuple[Rule, Tensor]]:
+def components(predictor: Predictor, batch: EvalBatch) -> list[tuple[Predictor, Tensor]]:
     """Return the rules that a rule mixes, also those within other mixtures, with the logarithms
     (N,) of their shares.
 
     A rule that mixes nothing is its only component.
     """
     count = len(batch.hidden)
-    if not isinstance(rule, Mixing):
-        return [(rule, batch.hidden.new_zeros(count, dtype=torch.float64))]
-    shares = rule.log_shares(batch).expand(count, -1).unbind(1)
+    if not isinstance(predictor, Mixing):
+        return [(predictor, batch.hidden.new_zeros(count, dtype=torch.float64))]
+    mixture_weights = predictor.log_mixture_weights(batch).expand(count, -1).unbind(1)
     return [
         (leaf, share + inner)
-        for part, share in zip(rule.rules, shares, strict=True)
+        for part, share in zip(predictor.predictors, mixture_weights, strict=True)
         for leaf, inner in components(part, batch)
     ]
 
 
-def shares(rule: Rule, batch: EvalBatch) -> dict[str, Tensor]:
+def mixture_weights(predictor: Predictor, batch: EvalBatch) -> dict[str, Tensor]:
     """Split the probability of every word (V,) after a single query by a rule's components, by
     name.
 
     Components with the same name count as one. A component that agrees with the base, such as a
     memory without entries, counts as the base.
     """
-    found: dict[str, Tensor] = {}
-    for part, log_share in components(rule, batch):
+    by_name: dict[str, Tensor] = {}
+    for part, log_share in components(predictor, batch):
         given = part.log_probs(batch)
         name = "base" if torch.allclose(given, batch.log_probs, rtol=0, atol=ALIKE) else part.name
-        found[name] = found.get(name, 0) + (given[0].double() + log_share).exp()
-    return found
+        by_name[name] = by_name.get(name, 0) + (given[0].double() + log_share).exp()
+    return by_name
 
 
-def owned(rule: Rule, batch: EvalBatch, targets: Tensor) -> dict[str, Tensor]:
+def owned(predictor: Predictor, batch: EvalBatch, targets: Tensor) -> dict[str, Tensor]:
     """Return the shares (N,) of a rule's components in the probability of targets (N,), by name;
     they sum to 1.
 
     They are 0 if the rule gives a target no probability.
     """
-    parts = components(rule, batch)
+    parts = components(predictor, batch)
     logs = torch.stack(
         [log_share - part.score(batch, targets).double() for part, log_share in parts]
     )
-    found: dict[str, Tensor] = {}
+    by_name: dict[str, Tensor] = {}
     for (part, _), share in zip(parts, logs.softmax(0).nan_to_num(0.0), strict=True):
-        found[part.name] = found.get(part.name, 0) + share
-    return found
+        by_name[part.name] = by_name.get(part.name, 0) + share
+    return by_name
 
 
-def speaking(rule: Rule, batch: EvalBatch) -> Speakers:
+def speaking(predictor: Predictor, batch: EvalBatch) -> Speakers:
     """Return the entries and n-grams that speak for the words after a single query.
 
     If a rule mixes neither memories nor n-grams, these are the neighbours that the head is adapted
@@ -96,7 +96,7 @@ def speaking(rule: Rule, batch: EvalBatch) -> Speakers:
     near: list[Speaking] = []
     recent: list[Speaking] = []
     ngrams: list[tuple[Ngram, float]] = []
-    parts = components(rule, batch)
+    parts = components(predictor, batch)
     for part, log_share in parts:
         if isinstance(part, Ngram):
             ngrams.append((part, float(log_share.exp())))
@@ -116,13 +116,13 @@ def speaking(rule: Rule, batch: EvalBatch) -> Speakers:
             else:
                 near.append(_found(batch, weights))
     if near or recent or ngrams:
-        return Speakers(near, recent, ngrams, by_closeness=False)
+        return Speakers(near, recent, ngrams, by_kernel_weight=False)
     adapting = [part for part, _ in parts if isinstance(part, Adapting)]
-    near = [_found(batch, part.closeness(batch)[0].double()) for part in adapting]
-    return Speakers(near, [], [], by_closeness=True)
+    near = [_found(batch, part.kernel_weight(batch)[0].double()) for part in adapting]
+    return Speakers(near, [], [], by_kernel_weight=True)
 
 
 def _found(batch: EvalBatch, weights: Tensor) -> Speaking:
     """Return the neighbours of a single query with their weights (K,)."""
-    there = batch.neighbors.mask[0]
+    there = batch.found.mask[0]
     return Speaking(batch.positions().ids[0][there], weights[there])

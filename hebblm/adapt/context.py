@@ -17,7 +17,7 @@ from torch import Tensor
 from hebblm.adapt import checks
 from hebblm.adapt.block import Block, Window
 from hebblm.adapt.functional.gating import LearnedGate
-from hebblm.adapt.needs import Learned, Learner, Needing
+from hebblm.adapt.requirements import HasRequirements, Learned, Learner
 from hebblm.errors import UserError
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.ngram_rows import PAD, Ints, contexts_of
@@ -37,7 +37,7 @@ class Observation:
     block: Block | None  # gives the stream of each row
     # (N,) nats, of the keys as the memory stores them; None if the head moves
     key_normalizers: Tensor | None
-    shares: dict[int, dict[Learner[Any], Learned]]  # by stream, after the batch
+    mixture_weights: dict[int, dict[Learner[Any], Learned]]  # by stream, after the batch
 
 
 @dataclass(slots=True)
@@ -46,14 +46,14 @@ class StreamState:
 
     recent: Window
     history: Ints  # (order,) tokens that were observed last, the nearest first
-    shares: dict[Learner[Any], Learned] = field(default_factory=dict)
+    mixture_weights: dict[Learner[Any], Learned] = field(default_factory=dict)
     # while shares follow a text that is not learned: those before
     learned: dict[Learner[Any], Learned] | None = None
 
-    def settle(self) -> None:
+    def restore_learned_weights(self) -> None:
         """Go back to the shares before a text that was not learned."""
         if self.learned is not None:
-            self.shares, self.learned = self.learned, None
+            self.mixture_weights, self.learned = self.learned, None
 
 
 class Context:
@@ -115,31 +115,33 @@ class Context:
         return self.stream_states[0].recent
 
     @property
-    def shares(self) -> dict[Learner[Any], Learned]:
+    def mixture_weights(self) -> dict[Learner[Any], Learned]:
         """The shares learned from the first stream."""
-        return self.stream_states[0].shares
+        return self.stream_states[0].mixture_weights
 
-    @shares.setter
-    def shares(self, shares: dict[Learner[Any], Learned]) -> None:
-        self.stream_states[0].shares = shares
+    @mixture_weights.setter
+    def mixture_weights(self, mixture_weights: dict[Learner[Any], Learned]) -> None:
+        self.stream_states[0].mixture_weights = mixture_weights
 
-    def learn_shares(self, rules: Iterable[Needing]) -> None:
+    def learn_mixture_weights(self, predictors: Iterable[HasRequirements]) -> None:
         """From now on learn the shares that rules need, and count n-grams; shares learned before go
         on.
         """
-        for rule in rules:
-            if rule.needs.ngrams is not None and self.ngrams is None:
-                self.ngrams = NGrams(*rule.needs.ngrams)
+        for predictor in predictors:
+            if predictor.requirements.ngrams is not None and self.ngrams is None:
+                self.ngrams = NGrams(*predictor.requirements.ngrams)
                 for state in self.stream_states:
                     state.history = np.full(self.ngrams.order, PAD)
-            self.learners = tuple(dict.fromkeys((*self.learners, *rule.needs.shares)))
+            self.learners = tuple(
+                dict.fromkeys((*self.learners, *predictor.requirements.mixture_weights))
+            )
         for state in self.stream_states:
-            known = state.shares
-            state.shares = {
+            known = state.mixture_weights
+            state.mixture_weights = {
                 learner: known.get(learner, learner.initial) for learner in self.learners
             }
 
-    def take(self, observation: Observation, *, write: bool = True) -> None:
+    def observe(self, observation: Observation, *, write: bool = True) -> None:
         """Take an observation into counts, windows and shares of its streams and, with ``write``,
         into the memory.
         """
@@ -152,10 +154,10 @@ class Context:
             streams = [(stream, rows) for stream, rows, _ in observation.block.by_stream()]
         states = self.memory.keys_of(observation.hidden)
         for stream, rows in streams:
-            self.stream_states[stream].shares = observation.shares[stream]
+            self.stream_states[stream].mixture_weights = observation.mixture_weights[stream]
             self.stream_states[stream].recent.append(states[rows], labels[rows])
 
-    def count(self, observation: Observation) -> None:
+    def count_ngrams(self, observation: Observation) -> None:
         """Count the n-grams of an observation, if any are."""
         if self.ngrams is not None:
             self.ngrams.add(*self.pass_on(observation))
@@ -186,13 +188,13 @@ class Context:
         return contexts
 
     @contextmanager
-    def side_by_side(self, streams: int) -> Iterator[None]:
+    def as_streams(self, streams: int) -> Iterator[None]:
         """Split into several streams in the block, each a copy of the first; then go on as the last
         of them.
         """
         first = self.stream_states[0]
         self.stream_states = [
-            StreamState(copy.deepcopy(first.recent), first.history, dict(first.shares))
+            StreamState(copy.deepcopy(first.recent), first.history, dict(first.mixture_weights))
             for _ in range(streams)
         ]
         try:
@@ -209,12 +211,12 @@ class Context:
         """
         if not firsts:
             for state in self.stream_states:
-                state.settle()
+                state.restore_learned_weights()
         if not firsts and self.observed.any():
             for state in self.stream_states:
-                state.shares = {
-                    learner: share.begun if isinstance(share, LearnedGate) else share
-                    for learner, share in state.shares.items()
+                state.mixture_weights = {
+                    learner: share.at_text_start if isinstance(share, LearnedGate) else share
+                    for learner, share in state.mixture_weights.items()
                 }
         if self.ngrams is not None:
             for state, tokens in zip(
@@ -222,19 +224,19 @@ class Context:
             ):
                 state.history = self.ngrams.context_after(tokens)
 
-    def follow(self, shares: Mapping[int, dict[Learner[Any], Learned]]) -> None:
+    def update_weights(self, mixture_weights: Mapping[int, dict[Learner[Any], Learned]]) -> None:
         """Take over shares by stream after a text that is not learned; they hold until the streams
         settle.
         """
-        for stream, own in shares.items():
+        for stream, learned in mixture_weights.items():
             state = self.stream_states[stream]
-            state.shares, state.learned = (
-                own,
-                state.shares if state.learned is None else state.learned,
+            state.mixture_weights, state.learned = (
+                learned,
+                state.mixture_weights if state.learned is None else state.learned,
             )
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def preserve_state(self) -> Iterator[None]:
         """Forget in the end what shares and n-grams followed in the block."""
         before = self.stream_states
         self.stream_states = [copy.copy(state) for state in before]
@@ -243,12 +245,12 @@ class Context:
         finally:
             self.stream_states = before
 
-    def settle(self) -> None:
+    def restore_learned_weights(self) -> None:
         """Go back to the shares that were learned, after texts that were not."""
         for state in self.stream_states:
-            state.settle()
+            state.restore_learned_weights()
 
-    def note(self, labels: Sequence[Tensor], rank: int, *, write: bool = True) -> None:
+    def observe_ranks(self, labels: Sequence[Tensor], rank: int, *, write: bool = True) -> None:
         """Count the labels (M,) of the other processes, after ``rank``, this one, has taken its
         own.
         """
@@ -256,7 +258,7 @@ class Context:
             if process != rank:
                 self.observed += torch.bincount(observed, minlength=len(self.observed))
         if write:
-            self.memory.note(labels)
+            self.memory.observe_ranks(labels)
 
     def recall(self, observed: Tensor, keys: Tensor, labels: Tensor) -> None:
         """Load an earlier context's observations except its memory: counts (V,), latest pairs (W,
@@ -266,33 +268,37 @@ class Context:
         self.recent.append(keys, labels)
 
     @property
-    def known_shares(self) -> dict[str, tuple[float, ...]]:
-        """Numbers of every share by name, for :meth:`recall_shares`: as learned, and as a text made
-        them here.
+    def saved_mixture_weights(self) -> dict[str, tuple[float, ...]]:
+        """Every mixture weight by name, for :meth:`load_mixture_weights`: as learned, and as this
+        text made it.
         """
         learned = self.stream_states[0].learned
-        here = {learner.learned_as: share.as_floats for learner, share in self.shares.items()}
+        current = {
+            learner.learned_as: share.as_floats for learner, share in self.mixture_weights.items()
+        }
         if learned is None:
-            return here
+            return current
         kept = {learner.learned_as: share.as_floats for learner, share in learned.items()}
-        return {**kept, **{f"{name}{HERE}": numbers for name, numbers in here.items()}}
+        return {**kept, **{f"{name}{HERE}": numbers for name, numbers in current.items()}}
 
-    def recall_shares(self, known: Mapping[str, tuple[float, ...]]) -> list[str]:
+    def load_mixture_weights(self, known: Mapping[str, tuple[float, ...]]) -> list[str]:
         """Load an earlier context's shares, as far as they are learned here too.
 
         Returns the names of those that do not fit: they are not learned here, or have another
         number of values.
         """
         unused = {name: numbers for name, numbers in known.items() if not name.endswith(HERE)}
-        here: dict[Learner[Any], Learned] = {}
-        for learner, share in self.shares.items():
+        current: dict[Learner[Any], Learned] = {}
+        for learner, share in self.mixture_weights.items():
             numbers = known.get(learner.learned_as, ())
             if len(numbers) == len(share.as_floats):
-                self.shares[learner] = share.from_floats(numbers)
-                here[learner] = share.from_floats(known.get(f"{learner.learned_as}{HERE}", numbers))
+                self.mixture_weights[learner] = share.from_floats(numbers)
+                current[learner] = share.from_floats(
+                    known.get(f"{learner.learned_as}{HERE}", numbers)
+                )
                 del unused[learner.learned_as]
         if any(name.endswith(HERE) for name in known):
-            self.follow({0: {**self.shares, **here}})
+            self.update_weights({0: {**self.mixture_weights, **current}})
         return list(unused)
 
     @property
@@ -324,14 +330,14 @@ class Context:
         """Return all observations except the memory."""
         state = {"observed": self.observed}
         for number, stream in enumerate(self.stream_states):
-            numbers = [stream.shares[learner].as_floats for learner in self.learners]
-            shares = {
+            numbers = [stream.mixture_weights[learner].as_floats for learner in self.learners]
+            mixture_weights = {
                 f"share {index}": torch.tensor(one, dtype=torch.float64)
                 for index, one in enumerate(numbers)
             }
             kept = {
                 **stream.recent.state_dict(),
-                **shares,
+                **mixture_weights,
                 "history": torch.from_numpy(stream.history.copy()),
             }
             state |= {f"{number} {name}": tensor for name, tensor in kept.items()}
@@ -350,7 +356,7 @@ class Context:
             }
             stream.recent.load_state_dict(kept)
             stream.history = kept["history"].cpu().numpy()
-            stream.shares = {
+            stream.mixture_weights = {
                 learner: learner.initial.from_floats(kept[f"share {index}"].tolist())
                 for index, learner in enumerate(self.learners)
             }

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.methods import is_registered
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.errors import UserError
 from hebblm.memory.nearest import Ranked
 
@@ -33,17 +33,17 @@ class FirstBatches:
     def __init__(self, methods: Iterable[str]) -> None:
         self._left = {name: BATCHES for name in methods if is_registered(name)}
 
-    def check(self, method: str, rule: Rule, batch: EvalBatch, labels: Tensor) -> None:
+    def check(self, method: str, predictor: Predictor, batch: EvalBatch, labels: Tensor) -> None:
         """Raise if a method breaks a promise on a mini-batch with labels (N,), before it is
         scored.
         """
         if self._left.get(method) and len(labels):
             self._left[method] -= 1
-            check_rule(method, rule, batch, labels)
+            check_predictor(method, predictor, batch, labels)
 
 
 @torch.no_grad()
-def check_rule(method: str, rule: Rule, batch: EvalBatch, labels: Tensor) -> None:
+def check_predictor(method: str, predictor: Predictor, batch: EvalBatch, labels: Tensor) -> None:
     """Raise if a rule breaks a promise on the first rows of a mini-batch with labels (N,).
 
     Its probabilities have a row a query and sum to one, its losses are theirs, and neither depends
@@ -52,16 +52,16 @@ def check_rule(method: str, rule: Rule, batch: EvalBatch, labels: Tensor) -> Non
     labels = labels[:ROWS]
     targets = labels.where(labels < len(batch.head.weight), 0)  # a new word has no row yet
     first = _first(batch, labels, None)
-    log_probs = rule.log_probs(first)
+    log_probs = predictor.log_probs(first)
     _check_probabilities(method, log_probs, (len(labels), len(batch.head.weight)))
-    losses = rule.score(first, targets)
+    losses = predictor.score(first, targets)
     if not isinstance(losses, Tensor) or losses.shape != targets.shape:
         raise UserError(
             f"{method}: score gives {_shape(losses)} for {len(labels)} targets; return one loss "
             "for each"
         )
-    own = -log_probs.gather(1, targets[:, None]).squeeze(1)
-    for said, loss in zip(losses.tolist(), own.tolist(), strict=True):
+    from_log_probs = -log_probs.gather(1, targets[:, None]).squeeze(1)
+    for said, loss in zip(losses.tolist(), from_log_probs.tolist(), strict=True):
         if not _close(said, loss):
             raise UserError(
                 f"{method}: score gives {said:.4g} nats where log_probs gives {loss:.4g}; let both "
@@ -69,8 +69,8 @@ def check_rule(method: str, rule: Rule, batch: EvalBatch, labels: Tensor) -> Non
             )
     at = len(labels) // 2  # rows up to this one see neither its label nor anything later
     changed = _first(batch, labels, at)
-    gaps = (rule.log_probs(changed).exp() - log_probs.exp()).abs()[: at + 1]
-    later = rule.score(changed, targets)[: at + 1].tolist()
+    gaps = (predictor.log_probs(changed).exp() - log_probs.exp()).abs()[: at + 1]
+    later = predictor.score(changed, targets)[: at + 1].tolist()
     if float(gaps.max()) > NATS / 100 or not all(map(_close, later, losses.tolist())):
         raise UserError(
             f"{method}: a later label or state changes an earlier probability by "
@@ -110,7 +110,7 @@ def _first(batch: EvalBatch, labels: Tensor, change: int | None) -> EvalBatch:
         block = replace(
             block, labels=labels, visible=visible, used=int(visible.max()), streams=streams
         )
-    ranked = None if batch.ranked is None else Ranked(*(each[:count] for each in batch.ranked))
+    ranked = None if batch.ranked is None else Ranked(*(column[:count] for column in batch.ranked))
     return EvalBatch(
         states,
         batch.context,

@@ -13,14 +13,14 @@ Axes = Mapping[str, Iterable[float | str]]
 """Values to try, by the name of a setting."""
 
 COSTLY = {
-    "mbpa_pull": ["mbpa.pull"],
+    "mbpa_l2_to_base": ["mbpa.l2_to_base"],
     "mbpa_weight": ["mbpa.weight"],
     "mbpa_lr": ["mbpa.lr"],
     "mbpa_steps": ["mbpa.steps"],
     "absolute_lr": ["mbpa_absolute.lr"],
     "beta": ["hebb.beta"],
     "eta": ["hebb.eta"],
-    "closeness": ["hebb.closeness"],
+    "kernel_weight": ["hebb.kernel_weight"],
 }
 """Axes where every value costs an adaptation, and the settings that are tried along them."""
 
@@ -37,7 +37,7 @@ class Grid:
     temperature: tuple[Temperature, ...] = (0.1, 0.3, 0.6, 0.8, 1.0, 1.2, 1.5, 3.0, 10.0, ONLINE)
     # of these three
     gamma: tuple[Share, ...] = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, ONLINE)
-    mbpa_pull: Values = (0.001, 0.0015, 0.0025, 0.0035, 0.005, 0.007, 0.01, 0.02)
+    mbpa_l2_to_base: Values = (0.001, 0.0015, 0.0025, 0.0035, 0.005, 0.007, 0.01, 0.02)
     mbpa_weight: tuple[Weight, ...] = (0.5, 0.75, 1.0, 1.25, ONLINE)
     mbpa_lr: Values = (6.0, 8.0, 10.0)  # for descent by sgd, relative to curvature
     mbpa_steps: tuple[int, ...] = (5, 10, 15)
@@ -62,7 +62,7 @@ class Grid:
         10.0,
         15.0,
     )
-    closeness: tuple[Literal["raw", "sum", "max"], ...] = ("raw", "sum", "max")
+    kernel_weight: tuple[Literal["raw", "sum", "max"], ...] = ("raw", "sum", "max")
     # of Mixture+...
     weight: tuple[Share, ...] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, ONLINE)
     dynamic_lr: Values = (0.25, 0.5, 1.0, 2.0, 4.0)  # as a multiple of the model's default
@@ -77,11 +77,12 @@ class Grid:
             for axis, names in COSTLY.items()
         }
         return replace(
-            self, **{axis: near(getattr(self, axis), some) for axis, some in axes.items() if some}
+            self,
+            **{axis: near(getattr(self, axis), points) for axis, points in axes.items() if points},
         )
 
 
-def near(tried: Sequence[Any], some: Iterable[Any]) -> tuple[Any, ...]:
+def near(tried: Sequence[Any], points: Iterable[Any]) -> tuple[Any, ...]:
     """Return the tried values next to some: for a number the nearest, the one below and the one
     above.
 
@@ -89,7 +90,7 @@ def near(tried: Sequence[Any], some: Iterable[Any]) -> tuple[Any, ...]:
     """
     numbers = sorted({value for value in tried if not isinstance(value, str)})
     kept: set[Any] = set()
-    for value in some:
+    for value in points:
         if isinstance(value, str):
             kept.add(value)
             continue

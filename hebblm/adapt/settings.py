@@ -4,6 +4,7 @@ of a run.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -63,15 +64,14 @@ class MethodSettings:
 
 def changed(name: str, values: T, changes: Mapping[str, Any]) -> T:
     """Return section ``name`` with some of its values replaced; text is converted to the type of
-    its field.
+    its field, that of several values at its commas.
 
-    Several are replaced at once, since some values only work together.
+    Several are replaced at once, since some values only work together. The settings of a whole run
+    may have no name.
     """
-    given = {key: scalar(value) for key, value in changes.items()}
-    kind, hints = type(values), get_type_hints(type(values), include_extras=True)
-    for key, value in given.items():
-        if isinstance(value, str) and value in ("none", "") and type(None) in get_args(hints[key]):
-            given[key] = None
+    kind = type(values)
+    hints = get_type_hints(kind, include_extras=True)
+    given = {key: _unpacked(scalar(value), hints[key]) for key, value in changes.items()}
     whole = {**asdict(values), **given}  # type: ignore[call-overload]
     try:
         new = msgspec.convert(whole, kind, strict=False)
@@ -79,14 +79,52 @@ def changed(name: str, values: T, changes: Mapping[str, Any]) -> T:
         if isinstance(error.__cause__, UserError):  # of values that do not work together
             raise error.__cause__ from None
         key = re.findall(r"`\$\.(\w+)", str(error))[0]
-        raise UserError(
-            f"{name}.{key} = {whole[key]} must be {_wanted(whole[key], hints[key])}"
-        ) from None
-    for key, value in given.items():
-        number = getattr(new, key)
-        if isinstance(number, int | float) and not abs(number) <= MOST:
-            raise UserError(f"{name}.{key} = {value} must be a number of at most {MOST:.0e}")
+        raise UserError(_refusal(f"{name}.{key}", scalar(changes.get(key)), hints[key])) from None
+    for key in given:
+        if not _finite(getattr(new, key)):
+            raise UserError(_refusal(f"{name}.{key}", changes[key], None))
     return new
+
+
+def check_types(values: Any) -> None:
+    """Raise UserError unless each field of a dataclass has a value of its type."""
+    for name, hint in get_type_hints(type(values), include_extras=True).items():
+        value = getattr(values, name)
+        try:
+            msgspec.convert(value, hint)
+        except msgspec.ValidationError:
+            raise UserError(_refusal(name, value, hint)) from None
+        several = value if isinstance(value, tuple) else (value,)
+        if not all(math.isfinite(number) for number in several if isinstance(number, float)):
+            raise UserError(f"{name} = {value} must be finite")
+
+
+def _unpacked(value: Any, hint: Any) -> Any:
+    """Return None or several values for a text that stands for them, else the value."""
+    if not isinstance(value, str):
+        return value
+    if value in ("none", "") and type(None) in get_args(hint):
+        return None
+    if get_origin(hint) is tuple:
+        return value.split(",")
+    return value
+
+
+def _finite(value: Any) -> bool:
+    """Whether the numbers of a value are of a size that arithmetic can hold."""
+    several = value if isinstance(value, tuple) else (value,)
+    return all(abs(number) <= MOST for number in several if isinstance(number, int | float))
+
+
+def _refusal(name: str, value: Any, hint: Any) -> str:
+    """Return the message on a value that its type ``hint`` refuses; without one it is too large."""
+    name = name.removeprefix(".")
+    if hint is None:
+        return f"{name} = {value} must be a number of at most {MOST:.0e}"
+    if get_origin(hint) is tuple:
+        wanted = _wanted(value, get_args(hint)[0])
+        return f"{name} = {value} must be {wanted}, or several of them with commas between"
+    return f"{name} = {value} must be {_wanted(value, hint)}"
 
 
 def scalar(value: Any) -> Any:

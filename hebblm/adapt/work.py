@@ -15,9 +15,13 @@ Clock = Callable[[], float]
 
 
 def clock_of(device: torch.device) -> Clock:
-    """Return a clock, in seconds, that waits for the device's work before it is read."""
+    """Return a clock, in seconds: on a CPU of the processor's time in all threads of this process;
+    on a GPU of the time that passes, which waits for the device's work before it is read.
+
+    What else runs on a processor changes the time that passes, and its own time much less.
+    """
     if device.type != "cuda":
-        return time.perf_counter
+        return time.process_time
 
     def synchronized() -> float:
         torch.cuda.synchronize(device)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from hebblm.errors import UserError
-from hebblm.evaluation.scenario_config import several, whole
+from hebblm.evaluation.scenario_config import as_strings, whole_number
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.models.catalog import (
     check_configured,
@@ -157,9 +157,9 @@ def load(
             be adapted, or an option that has no effect on this model.
     """
     chosen, dtype = pick_device(str(device)), str(dtype).removeprefix("torch.")
-    learns = None if learns is None else several("learns", learns)
+    learns = None if learns is None else as_strings("learns", learns)
     context, stride = (
-        None if value is None else whole(option, value)
+        None if value is None else whole_number(option, value)
         for option, value in (("context", context), ("stride", stride))
     )
     reading: dict[str, Any] = {"context": context, "stride": stride, "learns": learns, "key": key}
@@ -172,7 +172,7 @@ def load(
                 "(model, tokenizer)"
             )
         _refuse(asked, "has no effect on a model that is open already", reading)
-        held, tokenizer = name
+        opened_model, tokenizer = name
         if not hasattr(tokenizer, "bos_token_id"):
             within = (
                 "give its .tokenizer"
@@ -182,7 +182,7 @@ def load(
             raise UserError(
                 f"{type(tokenizer).__name__} is not a tokenizer of transformers; {within}"
             )
-        opened = open_causal(held, **reading, begin=token_before(tokenizer))
+        opened = open_causal(opened_model, **reading, begin=token_before(tokenizer))
         place = device_of(opened)
         if device != "auto" and (
             chosen.type != place.type or chosen.index not in (None, place.index or 0)

@@ -23,7 +23,7 @@ from hebblm.io.files import check_writable
 from hebblm.io.provenance import provenance
 from hebblm.models.base import TrainedModel, device_of
 from hebblm.models.device import pick_device
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.runtime.ranks import leads
 from hebblm.runtime.spelling import unknown
 from hebblm.text.corpora import load_manifest
@@ -121,7 +121,7 @@ class Request:
         record = provenance(command or call, device=str(device), seed=config.seed)
         scenario = open_scenario(config, device, record, self.given)
         if self.note:
-            say(self.note)
+            log(self.note)
         return scenario, record
 
     def check_ranks(self, processes: int) -> None:

@@ -24,22 +24,24 @@ from hebblm.adapt.methods import (
     with_ensembled,
     with_parts,
 )
+from hebblm.adapt.renamed import present_name
 from hebblm.api.request import Model, Request, Target
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import TunedFile
-from hebblm.evaluation.hyperparameters import Hyperparameters, plain_name
+from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.options import EvalOptions
 from hebblm.evaluation.resume import resumable
 from hebblm.evaluation.run import Evaluation, run_scenario
 from hebblm.evaluation.scenario import Scenario
-from hebblm.evaluation.scenario_config import several
-from hebblm.report.document import write_report
-from hebblm.report.inspection import write_inspection
-from hebblm.report.methods import BASE
-from hebblm.report.result import FILE_NAME, Result
-from hebblm.report.tokens import FILE_NAME as TOKENS
-from hebblm.report.tokens import TokenLosses
-from hebblm.runtime.progress import say
+from hebblm.evaluation.scenario_config import as_strings
+from hebblm.report.render.document import write_report
+from hebblm.report.render.inspection import write_inspection
+from hebblm.report.render.result import Result
+from hebblm.report.result.methods import BASE
+from hebblm.report.result.schema import FILE_NAME
+from hebblm.report.result.tokens import FILE_NAME as TOKENS
+from hebblm.report.result.tokens import TokenLosses
+from hebblm.runtime.progress import log
 from hebblm.runtime.ranks import current
 from hebblm.tuning.search import TUNED_FILE, Search, write_tuned
 from hebblm.tuning.tune import tune as tune_scenario
@@ -91,7 +93,7 @@ def evaluate(
         model, target, hyperparameters, values, settings, output_path, asked=EvalOptions, **options
     )
     if every and request.config.streams > 1:
-        say(
+        log(
             "left out, because it mixes methods that follow a single stream: "
             f"{', '.join(ENSEMBLES)}"
         )
@@ -129,18 +131,18 @@ def _check_methods(methods: Sequence[str], request: Request, settings: Mapping[s
     """Refuse methods that do not go with the keys or streams of a call, and name settings that no
     method reads.
     """
-    rules = [name for name in methods if name in METHODS]
-    request.check_keys(rules)
+    predictors = [name for name in methods if name in METHODS]
+    request.check_keys(predictors)
     for name in methods:
         if name in ENSEMBLES:
             request.check_one_stream(f"{name}, one of the methods, follows a single stream")
-    request.settings.tell_unread(settings, rules)
+    request.settings.tell_unread(settings, predictors)
 
 
 def _check_options(options: EvalOptions, methods: Sequence[str], request: Request) -> None:
     """Refuse options that do not go with the methods, the folder or the text of a call."""
-    rules = [name for name in methods if name in METHODS]
-    if options.show_learned and (BASE not in rules or len(methods) < 2):
+    predictors = [name for name in methods if name in METHODS]
+    if options.show_learned and (BASE not in predictors or len(methods) < 2):
         raise UserError(
             f"show_learned compares a method with the base, not {','.join(methods)}; add base or "
             "a method"
@@ -165,7 +167,7 @@ def _check_page(folder: Path) -> None:
     """Refuse a folder with a page that is not a result's; name a result that will be replaced."""
     page = folder / "report.md"
     if (folder / FILE_NAME).is_file():
-        say(f"{folder} holds a finished result; it is replaced when this run ends")
+        log(f"{folder} holds a finished result; it is replaced when this run ends")
     elif page.exists():
         raise UserError(
             f"{page} does not belong to a result, and would be overwritten; choose another folder"
@@ -233,7 +235,7 @@ def tune(
     request.check_one_stream("values are tuned on a single stream and serve any number")
     found_before = {} if around is None else TunedFile.read(Path(around)).values
     if request.folder is not None and (request.folder / TUNED_FILE).is_file():
-        say(f"{request.folder} holds tuned values; they are replaced when this run ends")
+        log(f"{request.folder} holds tuned values; they are replaced when this run ends")
     ranks = current()
     with ranks.in_turn():
         scenario, record = request.open("tune", command)
@@ -241,12 +243,12 @@ def tune(
         remedy = "raise max_tokens"
         if scenario.whole:  # all of the split was read
             remedy = f"name a longer text: these are {scenario.part}"
-        say(
+        log(
             f"warning: {len(scenario.stream):,} tokens are few; values found on fewer than "
             f"{FEW_TOKENS:,} may do worse "
             f"on other text than the default ones; {remedy}"
         )
-    fixed = {name: request.settings.of(name) for name in map(plain_name, settings or {})}
+    fixed = {name: request.settings.of(name) for name in map(present_name, settings or {})}
     if dynamic and methods == TUNABLE:
         dynamic = _has_statistics(scenario, request.settings, tuned=True)
     grid = Grid()
@@ -273,7 +275,7 @@ def _named(methods: str | Sequence[str], known: Collection[str] = METHODS) -> li
     """Return the names of methods, given in one string as on the command line, or in a list."""
     if isinstance(methods, str):
         return named(methods, known)
-    names = [unaliased(name) for name in several("methods", methods)]
+    names = [unaliased(name) for name in as_strings("methods", methods)]
     check_methods(names, known)
     return names
 
@@ -283,6 +285,6 @@ def _has_statistics(scenario: Scenario, settings: Hyperparameters, *, tuned: boo
     try:
         scenario.check_statistics(settings.dynamic, tuned=tuned)
     except UserError as error:
-        say(f"dynamic evaluation is left out: {error}")
+        log(f"dynamic evaluation is left out: {error}")
         return False
     return True

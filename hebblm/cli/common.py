@@ -267,7 +267,7 @@ def choosing(prog: str, subcommands: Mapping[str, Main]) -> Main:
     return guarded(prog)(main)
 
 
-def tell(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line; see :func:`hebblm.runtime.progress.write`."""
     write(line, Console())
 

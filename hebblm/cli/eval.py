@@ -18,14 +18,15 @@ from hebblm.adapt.methods import (
     load_plugin,
     named,
 )
-from hebblm.cli.common import command, tell
+from hebblm.adapt.renamed import present_name
+from hebblm.cli.common import command, print_line
 from hebblm.errors import UserError
-from hebblm.evaluation.hyperparameters import defaults, parse_settings, plain_name
+from hebblm.evaluation.hyperparameters import defaults, parse_settings
 from hebblm.evaluation.options import EvalOptions
 from hebblm.evaluation.scenario_config import Groups, ScenarioConfig
 from hebblm.io.provenance import command_line
 from hebblm.models.device import check_device, keep_freed_memory
-from hebblm.report.accuracy import WORDS_ASKED
+from hebblm.report.result.accuracy import WORDS_ASKED
 from hebblm.runtime.interrupts import GOES_ON, interrupted
 from hebblm.runtime.ranks import leads, opened
 
@@ -88,7 +89,7 @@ class EvalConfig(EvalOptions, ScenarioConfig):
     def __post_init__(self) -> None:
         EvalOptions.__post_init__(self)
         ScenarioConfig.__post_init__(self)
-        if self.method is not None and "mbpa.solver" in map(plain_name, parse_settings(self.set)):
+        if self.method is not None and "mbpa.solver" in map(present_name, parse_settings(self.set)):
             raise UserError(
                 f"--method {self.method} and --set mbpa.solver=... name the same; use one"
             )
@@ -115,14 +116,14 @@ def main(config: EvalConfig, argv: list[str]) -> int:
 
 def _evaluate(config: EvalConfig, argv: list[str]) -> None:
     from hebblm.api.runs import evaluate
-    from hebblm.report.accuracy_tables import accuracy_table, suggested_table
-    from hebblm.report.document import print_summary
-    from hebblm.report.inspection import INSPECTED
-    from hebblm.report.render import print_table
-    from hebblm.report.table import present
-    from hebblm.report.text_tables import document_table
-    from hebblm.report.tokens import FILE_NAME as TOKENS
-    from hebblm.report.tokens import TokenLosses, word_table
+    from hebblm.report.render.document import print_summary
+    from hebblm.report.render.inspection import INSPECTED
+    from hebblm.report.render.table import print_table
+    from hebblm.report.result.tokens import FILE_NAME as TOKENS
+    from hebblm.report.result.tokens import TokenLosses
+    from hebblm.report.tables.suggestions import accuracy_table, suggested_table
+    from hebblm.report.tables.table import present
+    from hebblm.report.tables.texts import document_table, word_table
 
     form = {} if config.method is None else {"mbpa.solver": config.method}
     result = evaluate(
@@ -142,19 +143,19 @@ def _evaluate(config: EvalConfig, argv: list[str]) -> None:
         losses = TokenLosses.load(config.output_path / TOKENS)
         for shown in present(word_table(result, losses, WORDS_SHOWN), suggested_table(result)):
             print_table(shown, Console())
-        tell(f"the text shaded by gain: open {config.output_path / INSPECTED} in a browser")
+        print_line(f"the text shaded by gain: open {config.output_path / INSPECTED} in a browser")
     if config.by_document:
         if (table := document_table(result, None)) is not None:
             print_table(table, Console())
         else:
-            tell(f"{result.scenario.target} is a single document")
+            print_line(f"{result.scenario.target} is a single document")
     if config.output_path is not None:
-        tell(
+        print_line(
             f"results in {config.output_path}; open {config.output_path / 'report.html'} in a "
             "browser"
         )
     else:
-        tell("By training count, new words, plots and settings: add --output-path DIR")
+        print_line("By training count, new words, plots and settings: add --output-path DIR")
 
 
 def print_models() -> None:
@@ -163,54 +164,58 @@ def print_models() -> None:
     """
     from hebblm.models.catalog import missing_models, shipped_models
     from hebblm.models.pretrained import PRETRAINED
-    from hebblm.report.render import print_table
-    from hebblm.report.table import Column, Table
+    from hebblm.report.render.table import print_table
+    from hebblm.report.tables.table import Column, Row, Table
 
-    columns = (
+    columns = [
         Column("Model"),
         Column("Corpus"),
         Column("Case"),
         Column("Parameters", "count"),
         Column("Validation perplexity", "perplexity"),
-    )
-    rows = tuple(
-        (model.name, model.corpus, model.normalization, model.parameters, model.valid_perplexity)
-        for model in shipped_models()
-    )
-    missing = ", ".join(missing_models())
-    notes = (
-        (f"Only in a checkout of the repository (pip install -e . there): {missing}.",)
-        if missing
-        else ()
-    )
-    print_table(Table("models", "Models that ship", columns, rows, notes), Console())
-    fetched = tuple(
-        (
-            model.name,
-            model.parameters,
-            model.megabytes,
-            model.licence,
-            "yes" if model.cached or model.here else "no",
+    ]
+    rows: list[Row] = []
+    for shipped in shipped_models():
+        rows.append(
+            {
+                "Model": shipped.name,
+                "Corpus": shipped.corpus,
+                "Case": shipped.normalization,
+                "Parameters": shipped.parameters,
+                "Validation perplexity": shipped.valid_perplexity,
+            }
         )
-        for model in PRETRAINED.values()
-    )
-    columns = (
+    notes = []
+    missing = ", ".join(missing_models())
+    if missing:
+        notes.append(f"Only in a checkout of the repository (pip install -e . there): {missing}.")
+    print_table(Table("models", "Models that ship", columns, rows, notes), Console())
+    columns = [
         Column("Model"),
         Column("Parameters", "count"),
         Column("MB to fetch", "count"),
         Column("Licence"),
         Column("Here"),
-    )
-    print_table(
-        Table("pretrained", "Models that are fetched when you name them", columns, fetched),
-        Console(),
-    )
+    ]
+    rows = []
+    for model in PRETRAINED.values():
+        rows.append(
+            {
+                "Model": model.name,
+                "Parameters": model.parameters,
+                "MB to fetch": model.megabytes,
+                "Licence": model.licence,
+                "Here": "yes" if model.cached or model.on_disk else "no",
+            }
+        )
+    title = "Models that are fetched when you name them"
+    print_table(Table("pretrained", title, columns, rows), Console())
 
 
 def print_settings() -> None:
     """Print every hyper-parameter in the form of ``--set``, with its default value."""
     for name, value in defaults().items():
-        tell(f"{name}={value}")
+        print_line(f"{name}={value}")
 
 
 if __name__ == "__main__":

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from hebblm.adapt.methods import load_plugin
 from hebblm.adapt.methods.ngram import NgramConfig
-from hebblm.cli.common import choosing, options, tell
+from hebblm.cli.common import choosing, options, print_line
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 from hebblm.evaluation.scenario_config import ModelOptions
 from hebblm.io.files import lack
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
 from hebblm.runtime.interrupts import GOES_ON, interrupted
@@ -157,7 +157,7 @@ def _build(config: BuildConfig, argv: list[str]) -> int:
             name=lm.name,
             ranks=ranks,
         )
-    tell(
+    print_line(
         f"{len(memory):,} entries in {config.output_path}; hebblm-read {config.model} --memory "
         f"{config.output_path}"
     )
@@ -202,7 +202,7 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
         "texts": len(texts) or "not recorded",
     }
     for name, value in rows.items():
-        tell(f"{name:<12}{value}")
+        print_line(f"{name:<12}{value}")
     for text in texts:
         units = {"bytes": "bytes", "tokens": "tokens", "words": "new words"}
         known = [
@@ -215,7 +215,7 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
         if text.get("column"):
             known.append(f"column {text['column']}")
         said = f" ({', '.join(known)})" if known else ""
-        tell(f"  {text.get('path', 'texts without a name')}{said}")
+        print_line(f"  {text.get('path', 'texts without a name')}{said}")
 
 
 @options(
@@ -225,7 +225,7 @@ def _merge(config: MergeConfig, argv: list[str]) -> None:
     """Merge two memories of the same model, the second's entries after the first's."""
     from hebblm.reader.corpora import merge
 
-    tell(
+    print_line(
         f"{len(merge(config.first, config.second, config.output_path)):,} entries in "
         f"{config.output_path}"
     )
@@ -250,7 +250,7 @@ def _forget(config: ForgetConfig, argv: list[str]) -> None:
     name = config.model or read_about(config.folder, READER).get("model")
     if name is None:
         raise UserError(f"{config.folder} does not name its model; name it with --model")
-    with held(config.folder, "this memory", wait=False):
+    with file_lock(config.folder, "this memory", wait=False):
         lm = load(
             name,
             device=config.device,
@@ -275,7 +275,9 @@ def _forget(config: ForgetConfig, argv: list[str]) -> None:
     left = [document.tokens or 0 for document in reader.documents()]
     texts = "1 text" if len(left) == 1 else f"{len(left):,} texts"
     gone = config.word or ", ".join(name or "all text without a name" for name in config.document)
-    tell(f"{gone} is forgotten; {config.folder} now holds {texts}, {sum(left):,} tokens in all")
+    print_line(
+        f"{gone} is forgotten; {config.folder} now holds {texts}, {sum(left):,} tokens in all"
+    )
 
 
 main = choosing(PROG, {"build": _build, "info": _info, "merge": _merge, "forget": _forget})

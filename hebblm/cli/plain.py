@@ -12,7 +12,7 @@ from jsonargparse import ActionConfigFile, get_loader, set_loader  # type: ignor
 from hebblm.errors import MOST, UserError
 from hebblm.io.files import read_bytes
 
-LONGEST = 1 << 20  # bytes
+MAX_CHARACTERS = 1 << 20  # bytes
 DEEPEST = 20  # mappings and lists within each other
 CODE = ("class_path", "init_args", "dict_kwargs")  # keys that would make the parser import a class
 REFUSED = (yaml.YAMLError, ValueError, RecursionError)
@@ -21,8 +21,8 @@ _LOAD = get_loader("yaml")
 
 def load(text: str, **options: Any) -> Any:
     """Parse a text of plain values, without anchors and aliases."""
-    if len(text) > LONGEST:
-        raise yaml.YAMLError(f"more than {LONGEST:,} characters")
+    if len(text) > MAX_CHARACTERS:
+        raise yaml.YAMLError(f"more than {MAX_CHARACTERS:,} characters")
     depth = 0
     for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         if getattr(event, "anchor", None) is not None:
@@ -65,7 +65,7 @@ class ConfigFile(ActionConfigFile):
         inline = values.lstrip().startswith("{")
         source = "the text of --config" if inline else values
         try:
-            text = values if inline else read_bytes(Path(values), LONGEST).decode("utf-8")
+            text = values if inline else read_bytes(Path(values), MAX_CHARACTERS).decode("utf-8")
             options = load(text)
         except REFUSED as error:
             if isinstance(error, UserError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from hebblm.cli.common import command, tell
+from hebblm.cli.common import command, print_line
 from hebblm.errors import UserError
 from hebblm.text.binarize import prepare, prepared_corpus, refuse_foreign
 from hebblm.text.corpora import Corpus, resolve, text_corpus
@@ -145,12 +145,14 @@ def main(config: PreprocessConfig, argv: list[str]) -> None:
     """Turn raw or tokenised UTF-8 text into a dictionary and binarised ids."""
     prepared = preprocess(config)
     meta = prepared.meta
-    tell(f"{prepared.folder}: {meta.vocabulary_size:,} symbols, {meta.normalization}, {meta.dtype}")
+    print_line(
+        f"{prepared.folder}: {meta.vocabulary_size:,} symbols, {meta.normalization}, {meta.dtype}"
+    )
     for name, split in meta.splits.items():
         literal = split.literal or 0
         unknown, rare = (100 * count / split.tokens for count in (literal, split.unknown - literal))
         much = name != "train" and rare > 100 * MUCH_UNKNOWN
-        tell(
+        print_line(
             f"  {name}: {split.tokens:,} tokens, {split.lines:,} lines, {split.words:,} words, "
             f"{split.bytes:,} bytes, {unknown:.2f} % <unk> in the text, {rare:.2f} % outside the "
             "dictionary" + (" (much: see --tokenizer and --min-count)" if much else "")
@@ -158,7 +160,7 @@ def main(config: PreprocessConfig, argv: list[str]) -> None:
     if isinstance(prepared.tokenizer(), WhitespaceTokenizer) and (
         word := _unsplit(prepared.dictionary)
     ):
-        tell(f"warning: words include punctuation, such as {word!r}; try --tokenizer moses")
+        print_line(f"warning: words include punctuation, such as {word!r}; try --tokenizer moses")
 
 
 if __name__ == "__main__":

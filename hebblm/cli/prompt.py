@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hebblm.cli.questions import BUDGET, Questions
 from hebblm.errors import UserError
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.serve.blocked import BlockedWords, folder_of
 
 if TYPE_CHECKING:  # loads torch
@@ -71,7 +71,7 @@ class Conversation:
                 self._questions.suggest("", line)
                 self._questions.print_line(f"{line}{self.phrase(line)}".rstrip())
         except UserError as error:
-            say(str(error))
+            log(str(error))
 
     def phrase(self, line: str) -> str:
         """Return how a line may go on: the most probable words, up to the end of the line."""
@@ -109,7 +109,7 @@ def lines_of(conversation: Conversation, save: Path) -> Iterator[str]:
             yield line.rstrip("\r\n")
         return
     if find_spec("prompt_toolkit") is None:
-        say("for history and Tab: pip install 'hebblm[prompt]'")
+        log("for history and Tab: pip install 'hebblm[prompt]'")
         for line in sys.stdin:
             yield line.rstrip("\r\n")
         return

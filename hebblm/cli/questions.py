@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 
-from hebblm.cli.common import tell
-from hebblm.runtime.progress import say
+from hebblm.cli.common import print_line
+from hebblm.runtime.progress import log
 
 if TYPE_CHECKING:  # these load torch, and an error message must not wait for that
     from hebblm.reader.reader import Reader
@@ -47,7 +47,7 @@ class Questions:
     """
 
     def __init__(self, reader: Reader, asked: QuestionOptions, *, piped: bool) -> None:
-        self.print_line = say if piped else tell
+        self.print_line = log if piped else print_line
         self.hides: Callable[[str], bool] = lambda word: False
         self._reader, self._asked = reader, asked
         self._console = Console(stderr=piped)
@@ -72,8 +72,8 @@ class Questions:
     def suggest(self, when: str, text: str) -> None:
         """Print the next words after a text, with their probabilities adapted and not."""
         from hebblm.online.prompts import split_typed
-        from hebblm.report.render import print_table
-        from hebblm.report.table import Column, Table
+        from hebblm.report.render.table import print_table
+        from hebblm.report.tables.table import Column, Row, Table
 
         context, typed = split_typed(text)
         found = self._reader.suggest(context, self._asked.words, typed=typed, budget=BUDGET)
@@ -81,22 +81,27 @@ class Questions:
         if not words:
             self.print_line(f"{_title(when, text)} no word is known that begins with {typed!r}")
             return
-        columns = (
+        columns = [
             Column("Next word"),
             Column("Adapted, %", "percent"),
             Column("Unadapted, %", "percent"),
-        )
-        rows = tuple(
-            (_visible(word, self._reader), 100 * adapted, 100 * base)
-            for word, adapted, base in words
-        )
+        ]
+        rows: list[Row] = []
+        for word, adapted, base in words:
+            rows.append(
+                {
+                    "Next word": _visible(word, self._reader),
+                    "Adapted, %": 100 * adapted,
+                    "Unadapted, %": 100 * base,
+                }
+            )
         print_table(Table("suggested", _title(when, text), columns, rows), self._console)
 
     def explain(self, when: str, text: str) -> None:
         """Print why the next words after a text are suggested."""
         from hebblm.online.prompts import split_typed
         from hebblm.reader.explain import explanation_tables
-        from hebblm.report.render import print_table
+        from hebblm.report.render.table import print_table
 
         context, typed = split_typed(text)
         reasons = self._reader.explain(context, self._asked.words, typed=typed, budget=BUDGET)

@@ -18,14 +18,14 @@ from hebblm.cli.questions import Questions
 from hebblm.cli.watch import Watch, check_watch, default_folder
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
-from hebblm.evaluation.scenario_config import ReadingOptions, whole
+from hebblm.evaluation.scenario_config import ReadingOptions, whole_number
 from hebblm.io.files import check_writable, write_bytes
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
 from hebblm.reader.n_best import Line, rank_lists, read_lists
 from hebblm.runtime.interrupts import interrupted
-from hebblm.runtime.progress import bar, say, track
+from hebblm.runtime.progress import bar, log, track
 from hebblm.text.sources import TextFile, pieces, text_files
 from hebblm.text.vocabulary import warn_of_new
 
@@ -128,7 +128,7 @@ class ReadConfig(ReadingOptions):
             )
         for name in ("words", "new_tokens", "max_tokens", "update_every", "k"):
             if (value := getattr(self, name)) is not None:
-                whole(name, value)
+                whole_number(name, value)
         for name in ("save", "watch"):
             if self.read_only and (folder := getattr(self, name)) is not None:
                 raise UserError(
@@ -153,7 +153,7 @@ def main(config: ReadConfig, argv: list[str]) -> None:
         config = replace(config, save=default_folder(config.model, config.watch))
         assert config.save is not None
     # Two readers with one folder would each lose the other's texts.
-    with held(config.save, "this memory", wait=False):
+    with file_lock(config.save, "this memory", wait=False):
         _main(config)
 
 
@@ -235,7 +235,7 @@ def _check_save(save: Path, memory: Path | None) -> None:
     check_writable(save.absolute().parent)
     continues = memory is not None and save.resolve() == memory.resolve()
     if not continues and (save / READER).is_file():
-        say(f"{save} holds another reader; it is replaced when the texts are read")
+        log(f"{save} holds another reader; it is replaced when the texts are read")
 
 
 def _open(

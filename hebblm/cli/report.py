@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from hebblm.cli.common import guarded, options, tell
+from hebblm.cli.common import guarded, options, print_line
 from hebblm.errors import UserError
-from hebblm.report.buckets import parse_edges
-from hebblm.report.methods import PLOTTED, check_plotted
+from hebblm.report.result.methods import PLOTTED, check_plotted
+from hebblm.report.result.parts import parse_edges
 from hebblm.runtime.spelling import closest, unknown
 
 if TYPE_CHECKING:  # they load matplotlib, and are imported after the command line is checked
@@ -70,12 +70,12 @@ class InspectConfig:
 )
 def _inspect(config: InspectConfig, argv: list[str]) -> None:
     """One HTML page of a run's text, each token shaded by what a method gained or lost."""
-    from hebblm.report.inspection import write_inspection
+    from hebblm.report.render.inspection import write_inspection
 
     path = write_inspection(
         config.run, config.output_path, method=config.method, count=config.tokens
     )
-    tell(f"Wrote {path}; open it in a browser")
+    print_line(f"Wrote {path}; open it in a browser")
 
 
 @options(PROG, ReportConfig, f"{PROG} results/wt2-to-ptb --format md,png --output-path reports")
@@ -88,7 +88,7 @@ def _report(config: ReportConfig, argv: list[str]) -> None:
         raise UserError(f"no result given; name a folder that hebblm-eval wrote: {PROG} DIR")
     check_plotted(config.plotted)
     from hebblm.report import print_summary, write_comparison, write_report
-    from hebblm.report.document import check_formats, print_comparison
+    from hebblm.report.render.document import check_formats, print_comparison
 
     formats = check_formats([name.strip() for name in config.format.split(",")])
     paths = config.results
@@ -118,7 +118,7 @@ def _report(config: ReportConfig, argv: list[str]) -> None:
                 result, place, formats=formats, tokens=losses, plotted=config.plotted, run=run
             )
     page = next((f"; open {path} in a browser" for path in written if path.suffix == ".html"), "")
-    tell(f"Wrote {len(written)} files to {directory}{page}")
+    print_line(f"Wrote {len(written)} files to {directory}{page}")
 
 
 def unique_labels(results: list[Result], paths: list[Path]) -> list[str]:
@@ -138,7 +138,8 @@ def unique_labels(results: list[Result], paths: list[Path]) -> list[str]:
 
 def _load(path: Path, edges: tuple[int, ...] | None) -> tuple[Result, TokenLosses | None]:
     """Return a result and, if they were logged, its losses token by token."""
-    from hebblm.report import Result, TokenLosses, tokens
+    from hebblm.report import Result, TokenLosses
+    from hebblm.report.result import tokens
 
     result = Result.load(path)
     file = _folder(path) / tokens.FILE_NAME

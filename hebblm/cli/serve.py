@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hebblm.adapt.methods import METHODS, check_methods, load_plugin, unaliased
-from hebblm.cli.common import command, tell
+from hebblm.cli.common import command, print_line
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.models.catalog import model_folder
@@ -89,7 +89,7 @@ def _options(config: ServeConfig) -> ServeOptions:
         load_plugin(path)
     if config.method is not None:
         check_methods([unaliased(config.method)])
-        if METHODS[unaliased(config.method)].moving:
+        if METHODS[unaliased(config.method)].uses_dynamic_base:
             raise UserError(
                 f"method = {config.method} changes the weights of the model, which all questions "
                 "share; choose one whose base stays as trained, such as best"
@@ -160,17 +160,17 @@ def _serve(config: ServeConfig, options: ServeOptions, listening: object) -> Non
     if watching is not None:
         watching.join()
     if config.memory is not None:
-        tell(f"all that was learned is in {config.memory}")
+        print_line(f"all that was learned is in {config.memory}")
 
 
 def _tell_ready(address: str, name: str, config: ServeConfig, options: ServeOptions) -> None:
     """Print the address and an example that works."""
     key = "" if options.key is None else ' -H "Authorization: Bearer $KEY"'
-    tell(f"{name} answers at {address}")
+    print_line(f"{name} answers at {address}")
     if config.memory is None:
-        tell("nothing is kept when it ends; add --memory FOLDER to keep what it learns")
+        print_line("nothing is kept when it ends; add --memory FOLDER to keep what it learns")
     if options.key is not None:
-        tell("clients need the key of --api-key-file")
+        print_line("clients need the key of --api-key-file")
     print(
         f"try: curl {address}/v1/completions{key} -H 'Content-Type: application/json' "
         f'-d \'{{"model": "{name}", "prompt": "The function ", "max_tokens": 8}}\''

@@ -17,7 +17,7 @@ from hebblm.models.catalog import cached_folder, check_configured, is_causal, mo
 from hebblm.models.device import check_device, pick_device
 from hebblm.models.presets import check_preset, get_preset
 from hebblm.runtime.interrupts import GOES_ON, interrupted
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.runtime.ranks import opened
 from hebblm.runtime.spelling import unknown
 from hebblm.text.binarize import prepared_corpus
@@ -104,7 +104,7 @@ def main(config: TrainConfig, argv: list[str]) -> int:
         "validation perplexity "
         f"{training.get('valid_perplexity', math.nan):.2f}"
     )
-    say(f"the training in {folder} is already done: {reached}" if done else f"model in {folder}")
+    log(f"the training in {folder} is already done: {reached}" if done else f"model in {folder}")
     return 0
 
 

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from rich.console import Console
 
 from hebblm.adapt.methods import TUNABLE, load_plugin, named
-from hebblm.cli.common import command, tell
-from hebblm.evaluation.hyperparameters import parse_settings, plain_name
+from hebblm.adapt.renamed import present_name
+from hebblm.cli.common import command, print_line
+from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.evaluation.scenario_config import Groups, ScenarioConfig
 from hebblm.io.provenance import command_line
 from hebblm.models.device import check_device, keep_freed_memory
-from hebblm.report.methods import name_of
-from hebblm.report.numbers import perplexity
-from hebblm.report.render import print_table
-from hebblm.report.table import Column, Table
+from hebblm.report.render.table import print_table
+from hebblm.report.result.methods import name_of
+from hebblm.report.result.numbers import Cell, perplexity
+from hebblm.report.tables.table import Column, Row, Table
 from hebblm.runtime.interrupts import GOES_ON, interrupted
 from hebblm.runtime.ranks import opened
 
@@ -89,7 +90,7 @@ def main(config: TuneConfig, argv: list[str]) -> int:
             command=command_line(PROG, argv),
         )
     print_table(tuned_table(search), Console())
-    tell(f"values in {config.output_path}; use them with")
+    print_line(f"values in {config.output_path}; use them with")
     print(evaluation(config, search))  # in one line, for pasting
     return 0
 
@@ -104,7 +105,7 @@ def evaluation(config: TuneConfig, search: Search) -> str:
         else ["--methods", ",".join(dict.fromkeys(("lstm", *named(config.methods))))]
     )
     given = parse_settings(config.set).items()
-    kept = [f"{name}={value}" for name, value in given if plain_name(name) not in search.values]
+    kept = [f"{name}={value}" for name, value in given if present_name(name) not in search.values]
     changes = ["--set", *kept] if kept else []
     # By default the user's own text is read whole, including the part for tuning.
     rest = ["--split", "test"] if config.text or (config.target or "").startswith("text:") else []
@@ -117,32 +118,41 @@ def tuned_table(search: Search) -> Table:
     best values.
     """
     bits = search.bits_per_byte
-    unit = "" if bits is None else "piece"
-    columns = (
+    unit = ""
+    perplexity_header = "Perplexity"
+    if bits is not None:
+        unit = "piece"
+        perplexity_header = "PPL"
+    columns = [
         Column("Method"),
         Column("Nats", "nll", subheader=unit),
         Column("Default", "nll", subheader=unit),
-        Column("PPL" if bits else "Perplexity", "perplexity", subheader=unit),
-        *([] if bits is None else [Column("Bits", "nll", subheader="byte", decimals=3)]),
-        Column("Values", wide=True),
-    )
-    ends = search.at_end
-    rows = tuple(
-        (
-            name_of(name),
-            best.loss,
-            search.default_loss(name) if name in TUNABLE else None,
-            perplexity(best.loss),
-            *([] if bits is None else [bits(best.loss)]),
-            ", ".join(
-                f"{key}={_short(value)}{'*' if key in ends else ''}"
-                for key, value in best.values.items()
-            ),
-        )
-        for name, best in search.best.items()
-    )
-    note = "* the least or the largest value tried: a better one may lie beyond"
-    return Table("tuned", "Best on validation", columns, rows, (note,) if ends else ())
+        Column(perplexity_header, "perplexity", subheader=unit, name="Perplexity"),
+    ]
+    if bits is not None:
+        columns.append(Column("Bits", "nll", subheader="byte", decimals=3))
+    columns.append(Column("Values", wide=True))
+    rows: list[Row] = []
+    for name, best in search.best.items():
+        values = []
+        for key, value in best.values.items():
+            star = "*" if key in search.at_end else ""
+            values.append(f"{key}={_short(value)}{star}")
+        row: dict[str, Cell] = {
+            "Method": name_of(name),
+            "Nats": best.loss,
+            "Perplexity": perplexity(best.loss),
+            "Values": ", ".join(values),
+        }
+        if name in TUNABLE:
+            row["Default"] = search.default_loss(name)
+        if bits is not None:
+            row["Bits"] = bits(best.loss)
+        rows.append(row)
+    notes = []
+    if search.at_end:
+        notes.append("* the least or the largest value tried: a better one may lie beyond")
+    return Table("tuned", "Best on validation", columns, rows, notes)
 
 
 def _short(value: float | str) -> str:

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
-from hebblm.cli.common import command, tell
+from hebblm.cli.common import command, print_line
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.io.download import cache_dir, data_dirs
 from hebblm.io.files import check_writable
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.io.provenance import command_line, provenance
 from hebblm.models.device import check_device, pick_device
-from hebblm.report.methods import PLOTTED, check_plotted
+from hebblm.report.result.methods import PLOTTED, check_plotted
 from hebblm.runtime.interrupts import GOES_ON, interrupted
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.runtime.ranks import current, leads, opened, size
 from hebblm.vision.settings import (
     PERMUTED_MNIST,
@@ -104,7 +104,7 @@ def main(config: VisionConfig, argv: list[str]) -> int:
             folder,
             provenance(command_line(PROG, argv), device=device, seed=config.seeds[0]),
         )
-    tell(f"results in {folder}")
+    print_line(f"results in {folder}")
     return 0
 
 
@@ -114,8 +114,8 @@ def _run(
     folder: Path,
     record: Mapping[str, Any],
 ) -> None:
-    from hebblm.vision.document import print_summary, write_report
     from hebblm.vision.experiments import run_experiment
+    from hebblm.vision.report import print_summary, write_report
     from hebblm.vision.result import RESULT_FILE
     from hebblm.vision.state import Setup
 
@@ -125,9 +125,9 @@ def _run(
     setup = Setup(_dataset(config), settings, tuple(config.seeds), device, cache_dir(), folder)
     with contextlib.ExitStack() as stack:
         if leads():
-            stack.enter_context(held(folder / RESULT_FILE, f"{config.experiment} of pictures"))
+            stack.enter_context(file_lock(folder / RESULT_FILE, f"{config.experiment} of pictures"))
             if setup.state.is_dir():
-                say(f"the run that was interrupted goes on in {folder}")
+                log(f"the run that was interrupted goes on in {folder}")
         current().wait()
         written = run_experiment(config.experiment, config.scale, setup, record)
         if written is None:

@@ -14,12 +14,12 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-from hebblm.cli.common import tell
+from hebblm.cli.common import print_line
 from hebblm.errors import UserError
 from hebblm.io.download import cache_dir
 from hebblm.io.files import lack
 from hebblm.runtime.interrupts import handled
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.text.formats import is_text
 from hebblm.text.sources import TextFile, pieces, text_files
 
@@ -108,7 +108,7 @@ class Watch:
             while not self._stopped and not self._ended:
                 self._answer_lines(LOOK)
                 self._read_changed()
-        tell(f"all that was read is in {self._save}; run the same command to continue")
+        print_line(f"all that was read is in {self._save}; run the same command to continue")
 
     def _stop(self, signal: int, frame: object) -> None:
         self._stopped = True
@@ -128,7 +128,7 @@ class Watch:
         self._read.pop(name, None)
         self._reader.begin()
         self._reader.save(self._save)
-        tell(f"{name}: forgotten")
+        print_line(f"{name}: forgotten")
 
     def _answer_lines(self, wait: float) -> None:
         """Answer the lines typed so far, after waiting so many seconds for the first."""
@@ -166,7 +166,7 @@ class Watch:
         """Return the files that are new or have changed since they were seen last, and note where
         all of them are.
         """
-        found, homes = [], dict[Path, Home]()
+        changed, homes = [], dict[Path, Home]()
         for file in files:
             folder, name = file.path.parent, str(file)
             try:
@@ -180,8 +180,8 @@ class Watch:
             state = (now.st_mtime_ns, now.st_size)
             if self._seen.get(name) != state:
                 self._seen[name] = state
-                found.append(file)
-        return found
+                changed.append(file)
+        return changed
 
     def _gone(self, present: Collection[str]) -> list[str]:
         """Return the names of the files that were read and are deleted."""
@@ -231,14 +231,17 @@ class Watch:
         name = str(file)
         if name in self._read or (texts := self._texts(file)) is None:
             return False
-        former = next((each for each in gone if self._read[each] == _hash("".join(texts))), None)
+        former = next(
+            (gone_name for gone_name in gone if self._read[gone_name] == _hash("".join(texts))),
+            None,
+        )
         if former is None:
             return False
         gone.remove(former)
         self._reader.rename(former, name)
         self._read[name] = self._read.pop(former)
         self._reader.save(self._save)
-        tell(f"{former} is {name} now")
+        print_line(f"{former} is {name} now")
         return True
 
     def _forget(self, names: Sequence[str]) -> None:
@@ -250,17 +253,17 @@ class Watch:
         try:
             self._reader.forget(*names, replay=True, progress=self._between)
         except KeyboardInterrupt:
-            say(f"{', '.join(names)}: not forgotten yet; it will be next time")
+            log(f"{', '.join(names)}: not forgotten yet; it will be next time")
             return
         except UserError as error:
-            say(str(error))
+            log(str(error))
             self._stuck.update(names)
             return
         for name in names:
             del self._read[name]
         self._reader.begin()  # questions start at the beginning of a text
         self._reader.save(self._save)
-        tell(f"{', '.join(names)}: forgotten")
+        print_line(f"{', '.join(names)}: forgotten")
 
     def _texts(self, file: TextFile) -> list[str] | None:
         """Return the pieces of a file; None for one that cannot be read, which waits until it
@@ -272,7 +275,7 @@ class Watch:
             name_of(str(file))
             return [*pieces(file, PIECE)]
         except UserError as error:
-            say(f"{error}; it will be read once it changes")
+            log(f"{error}; it will be read once it changes")
             return None
 
     def _read_file(self, file: TextFile) -> None:
@@ -294,15 +297,15 @@ class Watch:
             for part in self._reader.read_pieces(texts, name=name, progress=self._between):
                 tokens += len(part)
         except KeyboardInterrupt:
-            say(f"{file} was not read to its end; it will be read again next time")
+            log(f"{file} was not read to its end; it will be read again next time")
         except UserError as error:
-            say(f"{error}; {file} will be read once it changes")
+            log(f"{error}; {file} will be read once it changes")
             if not tokens and name in self._read:
                 return
         self._read[name] = whole
         self._reader.begin()  # questions start at the beginning of a text
         self._reader.save(self._save)
-        tell(f"{file}: {tokens:,} tokens read")
+        print_line(f"{file}: {tokens:,} tokens read")
 
     def _between(self, done: int, total: int) -> None:
         """Answer between two intervals of a text."""
@@ -312,7 +315,7 @@ class Watch:
 
     def _say_once(self, line: str) -> None:
         if line not in self._said:
-            say(line)
+            log(line)
         self._said.add(line)
 
 
@@ -320,8 +323,8 @@ def _identity(folder: Path) -> tuple[int, int]:
     """Return the numbers of a folder and its file system; those of a mounted disk are not those of
     the folder below.
     """
-    found = folder.stat()
-    return found.st_dev, found.st_ino
+    status = folder.stat()
+    return status.st_dev, status.st_ino
 
 
 def _kept(name: str) -> str:

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.evaluation.observers import Notes
-from hebblm.report.accuracy import Guesses
+from hebblm.report.result.accuracy import Guesses
 from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import EOS, FAIRSEQ_SPECIALS, UNK
 from hebblm.text.graphemes import graphemes
@@ -79,20 +79,20 @@ class AccuracyLog(Notes):
     Among equal probabilities the lower id comes first; ``<unk>`` does not count as a word.
 
     Args:
-        rules: rules by name.
+        predictors: rules by name.
         words: words of the stream, by id.
         unknown: id of ``<unk>``, if there is one.
     """
 
-    rules: Mapping[str, Rule]
+    predictors: Mapping[str, Predictor]
     words: TypedWords
     unknown: int | None
     _ids: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         columns: dict[str, Tensor] = {}
-        for number, rule in enumerate(self.rules.values()):
-            above = self._above(rule.log_probs(batch).cpu(), targets.cpu())  # (N, V)
+        for number, predictor in enumerate(self.predictors.values()):
+            above = self._above(predictor.log_probs(batch).cpu(), targets.cpu())  # (N, V)
             there = targets.cpu() < len(batch.head.weight)
             columns[f"rank {number}"] = (1 + above.sum(1)).where(there, NEVER)
             columns[f"typed {number}"] = self._typed(above, targets.cpu()).where(there, NEVER)
@@ -102,9 +102,9 @@ class AccuracyLog(Notes):
         """Return which words (N, V) come before the targets."""
         rows, total = log_probs.shape[1], len(self.words.letters)
         asked = targets.clamp_max(rows - 1)[:, None]
-        own = log_probs.gather(1, asked)
+        of_target = log_probs.gather(1, asked)
         ids = torch.arange(rows)
-        above = (log_probs > own) | ((log_probs == own) & (ids < asked))
+        above = (log_probs > of_target) | ((log_probs == of_target) & (ids < asked))
         if self.unknown is not None:
             above[:, self.unknown] = False
         return torch.nn.functional.pad(above, (0, total - rows))
@@ -126,11 +126,11 @@ class AccuracyLog(Notes):
     def guesses(self, stream: EvaluationStream) -> dict[str, Guesses]:
         """Return ranks and keystrokes of words, by method."""
         columns, letters = self.columns(), letters_of(stream)
-        found = {}
-        for number, name in enumerate(self.rules):
+        by_name = {}
+        for number, name in enumerate(self.predictors):
             rank, typed = columns[f"rank {number}"], columns[f"typed {number}"]
-            found[name] = Guesses(rank, np.where(typed == NEVER, letters, typed) + 1)
-        return found
+            by_name[name] = Guesses(rank, np.where(typed == NEVER, letters, typed) + 1)
+        return by_name
 
 
 def letters_of(stream: EvaluationStream) -> Ints:

@@ -24,7 +24,7 @@ from hebblm.io.tensors import placed, prefixed, read_tensors, under, write_tenso
 from hebblm.online.layout import Layout
 from hebblm.online.ranks import Observed
 from hebblm.online.session import OnlineSession, State
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.runtime.ranks import ALONE, Ranks
 
 KIND = "hebblm-position"
@@ -64,7 +64,7 @@ class RunCheckpoint:
         if not self.within or self.stopped:
             raise KeyboardInterrupt
         self.stopped = True
-        say(
+        log(
             "interrupted: your position after these tokens is saved; press Ctrl-C again to stop at "
             "once"
         )
@@ -154,10 +154,10 @@ class PassCheckpoint:
         scores.add(record["totals"])
         scores.earlier_seconds = record["clock"]
         done = sum(min(length, place) for length in layout.lengths)
-        say(f"{self.title} continues after its first {done:,} of {sum(layout.lengths):,} tokens")
+        log(f"{self.title} continues after its first {done:,} of {sum(layout.lengths):,} tokens")
         return place
 
-    def note(self, observed: Observed, *, written: bool) -> None:
+    def observe_ranks(self, observed: Observed, *, written: bool) -> None:
         """Record observations that were learned together, before the next search; ``written``: to
         the memories, too.
         """
@@ -282,12 +282,12 @@ class PassCheckpoint:
             counts.index_add_(0, rows[:, 0], rows[:, 1])
             steps.append(torch.split(written, counts.tolist()))
         for together in zip(*steps, strict=True):
-            self._contexts[0].memory.note(together)
+            self._contexts[0].memory.observe_ranks(together)
 
     def _places(self, begin: int, end: int) -> npt.NDArray[np.int64]:
         """Return the places in the text of the tokens of all streams between two places."""
         layout = self._layout
-        runs = [(layout.begins[stream], layout.lengths[stream]) for stream in layout.own]
+        runs = [(layout.begins[stream], layout.lengths[stream]) for stream in layout.own_streams]
         return np.concatenate(
             [
                 np.arange(first + min(begin, length), first + min(end, length))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.components import owned
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.evaluation.observers import Notes
 from hebblm.text import EvaluationStream
 
@@ -25,11 +25,11 @@ class ComponentLog(Notes):
 
     Args:
         tokens: number of tokens to log, from the beginning of the stream.
-        rules: rules by method.
+        predictors: rules by method.
     """
 
     tokens: int
-    rules: Mapping[str, Rule]
+    predictors: Mapping[str, Predictor]
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         wanted = min(self.tokens - int(batch.context.observed.sum()), len(batch.hidden))
@@ -38,8 +38,8 @@ class ComponentLog(Notes):
         known = targets < len(batch.head.weight)
         asked = targets if known.all() else targets.where(known, 0)
         columns: dict[str, Tensor] = {}
-        for number, rule in enumerate(self.rules.values()):
-            for place, (name, share) in enumerate(owned(rule, batch, asked).items()):
+        for number, predictor in enumerate(self.predictors.values()):
+            for place, (name, share) in enumerate(owned(predictor, batch, asked).items()):
                 columns[f"{number:03} {place:03} {name}"] = share.where(known, 0)[:wanted].float()
         self.add(columns)
 
@@ -50,17 +50,19 @@ def component_table(log: ComponentLog, stream: EvaluationStream) -> pa.Table:
     If tokens are pieces of words, a position is that of a word, and its shares are the means of its
     pieces' shares.
     """
-    methods, columns = [*log.rules], log.columns()
+    methods, columns = [*log.predictors], log.columns()
     parts: dict[str, list[object]] = {"position": [], "method": [], "component": [], "share": []}
-    for title, shares in sorted(columns.items()):  # a resumed run read them in any order
+    for title, mixture_weights in sorted(columns.items()):  # a resumed run read them in any order
         number, _, name = title.split(" ", 2)
         if stream.pieces is not None:
-            pieces, _ = stream.pieces.cut(len(shares))
-            shares = pieces.sums(shares) / np.maximum(pieces.sums(np.ones(len(shares))), 1e-9)
-        parts["position"] += range(len(shares))
-        parts["method"] += [methods[int(number)]] * len(shares)
-        parts["component"] += [name] * len(shares)
-        parts["share"] += shares.tolist()
+            pieces, _ = stream.pieces.cut(len(mixture_weights))
+            mixture_weights = pieces.sums(mixture_weights) / np.maximum(
+                pieces.sums(np.ones(len(mixture_weights))), 1e-9
+            )
+        parts["position"] += range(len(mixture_weights))
+        parts["method"] += [methods[int(number)]] * len(mixture_weights)
+        parts["component"] += [name] * len(mixture_weights)
+        parts["share"] += mixture_weights.tolist()
     kinds = {
         "position": pa.int64(),
         "method": pa.string(),

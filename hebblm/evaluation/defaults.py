@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from hebblm.adapt.former import gone_setting, present_settings
-from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.adapt.renamed import present_settings
+from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.io.files import read_json, read_record
 from hebblm.io.installation import models_path
 from hebblm.models.update import TRANSFORMERS
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.runtime.spelling import unknown
 
 STARTS = ("default", "tuned", "paper")
@@ -49,16 +49,20 @@ def resolve_settings(
 
     The values of ``start`` come first (``default``, ``tuned``, ``paper``, a file of hebblm-tune, or
     ``tune`` for the start of a tuning), then ``values`` found for this scenario, then a user's
-    ``changes``. Removed names are an error in ``changes`` only; the others may come from an earlier
-    version.
+    ``changes``. An unknown name is an error in ``changes``; in a file of an earlier version it is
+    ignored, and a line says so.
     """
     first, lender = _start(config, start)
     if config.model is not None:  # an LSTM's values do not fit other networks
-        own = first if Path(start).is_file() else {}
-        first = {**first, **TRANSFORMERS, **own}
+        from_file = first if Path(start).is_file() else {}
+        first = {**first, **TRANSFORMERS, **from_file}
+    known = defaults()
     kept = present_settings({**first, **values})
-    if own_gone := sorted(name for name in values if gone_setting(name)):
-        say(f"ignored, because these methods no longer exist: {', '.join(own_gone)}")
+    unknown_here = sorted(kept.keys() - known.keys())
+    if unknown_here:
+        log(f"ignored, because this version does not have them: {', '.join(unknown_here)}")
+        for name in unknown_here:
+            del kept[name]
     return Hyperparameters().changed({**kept, **changes}), "" if values else lender
 
 
@@ -130,9 +134,9 @@ def _lent(config: ScenarioConfig, tuned: TunedFile, lender: str, otherwise: str)
     }
     differ = []
     for name, value in read.items():
-        found = tuned.scenario.get(name, value)
-        if value is not None and value != found:
-            differ.append(f"{name} = {found}")
+        own_value = tuned.scenario.get(name, value)
+        if value is not None and value != own_value:
+            differ.append(f"{name} = {own_value}")
     if not differ:
         return lender
     return f"{lender or otherwise}, found with {', '.join(differ)}"

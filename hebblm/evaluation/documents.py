@@ -35,7 +35,7 @@ def documents_of(stream: EvaluationStream, source: LineSource | None) -> list[Do
     lines: list[tuple[str, int]] = []
     if source is not None:
         # If a text is read in part, the rest is not opened.
-        lines = list(takewhile(lambda found: found[1] < len(starts), source.documents()))
+        lines = list(takewhile(lambda document: document[1] < len(starts), source.documents()))
     if len(lines) < 2:
         lines = list(_articles(words, starts))
     lines = [(name, line) for name, line in lines if starts[line] < len(words)]

@@ -10,14 +10,14 @@ import torch
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
-from hebblm.adapt.methods.rule import Needs, Rule
+from hebblm.adapt.methods.predictor import Predictor, Requirements
 from hebblm.errors import UserError
 from hebblm.evaluation.scenario import Scenario
 from hebblm.memory.ngram_rows import contexts_of
 from hebblm.models.base import StreamBase
 from hebblm.online.session import OnlineSession, Unit
 from hebblm.online.text import TextSource
-from hebblm.report.result import Forgetting
+from hebblm.report.result.schema import Forgetting
 from hebblm.runtime.progress import bar
 from hebblm.text import EvaluationStream
 
@@ -64,13 +64,13 @@ class Probe:
 
     @torch.no_grad()
     def losses(
-        self, base: StreamBase, context: Context, rules: Mapping[str, Rule], title: str
+        self, base: StreamBase, context: Context, predictors: Mapping[str, Predictor], title: str
     ) -> Losses:
         """Return the mean loss of every method, nats per token; base and context do not change."""
         stream, device = self.stream, context.head.weight.device
         source = TextSource(base.frozen(), self.scenario.vocabulary)
-        session = OnlineSession(source, [context], rules)
-        sums = dict.fromkeys(rules, 0.0)
+        session = OnlineSession(source, [context], predictors)
+        sums = dict.fromkeys(predictors, 0.0)
         inputs, targets = (
             torch.from_numpy(ids).to(device) for ids in (stream.inputs, stream.targets)
         )
@@ -91,7 +91,7 @@ class Probe:
         self,
         base: StreamBase,
         context: Context,
-        rules: Mapping[str, Rule],
+        predictors: Mapping[str, Predictor],
         read: Callable[[], None],
     ) -> dict[str, Forgetting]:
         """Return, by method, the loss of the source's text before and after ``read``, which reads
@@ -101,14 +101,16 @@ class Probe:
         it.
         """
         title = f"{self.scenario.counts_in} before and after"
-        before = self.losses(base, context, rules, title)
+        before = self.losses(base, context, predictors, title)
         read()
-        kept = self.losses(base, context, rules, title)
+        kept = self.losses(base, context, predictors, title)
         context.reset()
-        after = self.losses(base, context, rules, title)
+        after = self.losses(base, context, predictors, title)
         return {
             name: Forgetting(
-                before[name], after[name], kept[name] if rule.needs != Needs() else None
+                before[name],
+                after[name],
+                kept[name] if predictor.requirements != Requirements() else None,
             )
-            for name, rule in rules.items()
+            for name, predictor in predictors.items()
         }

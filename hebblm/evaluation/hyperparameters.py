@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hebblm.adapt.former import RENAMED, gone_setting
 from hebblm.adapt.methods import METHODS, SECTIONS
 from hebblm.adapt.methods.mbpa import MbpaConfig
+from hebblm.adapt.renamed import RENAMED, present_name
 from hebblm.adapt.settings import MethodSettings, changed
 from hebblm.errors import UserError
 from hebblm.memory import MemoryConfig
 from hebblm.models.update import BaseUpdate, DynamicConfig
-from hebblm.runtime.progress import say, say_once
+from hebblm.runtime.progress import log, log_once
 from hebblm.runtime.spelling import closest
 
 _OWN: dict[str, type] = {"dynamic": DynamicConfig, "base": BaseUpdate, "memory": MemoryConfig}
@@ -53,14 +53,14 @@ class Hyperparameters:
         changes: dict[str, dict[str, Any]] = {}
         for name, value in values.items():
             if name in RENAMED:
-                say_once(f"{name} is now {RENAMED[name]}; the old name goes with the next release")
-            section, _, key = plain_name(name).partition(".")
+                log_once(f"{name} is now {RENAMED[name]}; the old name goes with the next release")
+            section, _, key = present_name(name).partition(".")
             if key not in known.get(section, ()):
                 raise _unknown(name, closest(section, known), key)
             changes.setdefault(section, {})[key] = value
         new = {name: changed(name, self._section(name), values) for name, values in changes.items()}
-        own = {name: new.pop(name) for name in _OWN if name in new}
-        return dataclasses.replace(self, methods=self.methods.replaced(*new.values()), **own)
+        top_level = {name: new.pop(name) for name in _OWN if name in new}
+        return dataclasses.replace(self, methods=self.methods.replaced(*new.values()), **top_level)
 
     def of(self, name: str) -> Any:
         """Return the value of a dotted name."""
@@ -72,7 +72,7 @@ class Hyperparameters:
 
     def check_set(self, names: Iterable[str]) -> None:
         """Refuse values, set by dotted name, that MbPA's optimizer does not use."""
-        for name in map(plain_name, names):
+        for name in map(present_name, names):
             if (
                 name in ("mbpa.lr", "mbpa.lr_units")
                 and self.methods[MbpaConfig].optimizer == "newton"
@@ -91,21 +91,21 @@ class Hyperparameters:
                 if len(methods) > 1
                 else f"{methods[0]} does not read"
             )
-            say(f"no effect, because {why} it: {', '.join(unread)}")
+            log(f"no effect, because {why} it: {', '.join(unread)}")
 
     def unread(self, names: Iterable[str], methods: Iterable[str]) -> list[str]:
         """Return the dotted names whose values no method of a run reads."""
         records = [METHODS[method] for method in methods]
         read = {kind.section for record in records for kind in record.settings} | {"base", "memory"}
-        read |= {"dynamic"} if any(record.moving for record in records) else set()
-        return [name for name in map(plain_name, names) if name.partition(".")[0] not in read]
+        read |= {"dynamic"} if any(record.uses_dynamic_base for record in records) else set()
+        return [name for name in map(present_name, names) if name.partition(".")[0] not in read]
 
     def read_by(self, method: str) -> dict[str, Any]:
         """Return the values that a method reads, by dotted name."""
         record = METHODS[method]
         sections = [
             *(kind.section for kind in record.settings),
-            *(["dynamic"] if record.moving else []),
+            *(["dynamic"] if record.uses_dynamic_base else []),
         ]
         return {
             f"{section}.{key}": self.of(f"{section}.{key}")
@@ -143,19 +143,10 @@ def parse_settings(items: list[str]) -> dict[str, str]:
     return pairs
 
 
-def plain_name(name: str) -> str:
-    """Return the present dotted name, also for a former one: ``mixture+hebb.weight`` is
-    ``mixture_hebb.weight``.
-    """
-    return RENAMED.get(name, name.replace("+", "_"))
-
-
 def _unknown(name: str, section: str | None, key: str) -> UserError:
     """Return the error for a dotted name, with a near one: a value of its section, or of a similar
     section.
     """
-    if (said := gone_setting(name)) is not None:
-        return UserError(said)
     hint = ""
     if section is not None:
         names = {known: f"{section}.{known}" for known in _names()[section]}

@@ -15,13 +15,13 @@ from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.evaluation.vocabulary import VocabularyPolicy
 from hebblm.evaluation.word_accuracy import BUDGET, Expectations, places_of
 from hebblm.models.base import StreamBase
 from hebblm.online.prompts import Prompt
 from hebblm.online.word_beam import words_ahead
-from hebblm.report.methods import BASE
+from hebblm.report.result.methods import BASE
 from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import EOS, UNK
 from hebblm.text.piece_texts import PieceTexts
@@ -76,11 +76,11 @@ def questions(
     times = np.bincount(words.targets, minlength=len(words.symbols))
     breaks = {words.symbols.index(EOS)} if EOS in words.symbols else set()
     ids = words.targets.tolist()
-    found: list[Question] = []
+    asked_so_far: list[Question] = []
     little = totals < LEAST * times
     for index in np.lexsort((-totals, little)).tolist():
         word = words.symbols[index]
-        if len(found) == most:
+        if len(asked_so_far) == most:
             break
         if totals[index] <= 0:
             continue
@@ -93,9 +93,11 @@ def questions(
                 begin -= 1
             bounds = [_first_token(stream, at) for at in (begin, place)] if begin < place else []
             if bounds and None not in bounds:
-                found.append(Question(word, *[bound for bound in bounds if bound is not None]))
+                asked_so_far.append(
+                    Question(word, *[bound for bound in bounds if bound is not None])
+                )
                 break
-    return found
+    return asked_so_far
 
 
 def _first_token(stream: EvaluationStream, word: int) -> int | None:
@@ -126,7 +128,11 @@ class LearnedWords:
 
     @torch.no_grad()
     def ask(
-        self, base: StreamBase, context: Context, rules: Mapping[str, Rule], losses: Losses
+        self,
+        base: StreamBase,
+        context: Context,
+        predictors: Mapping[str, Predictor],
+        losses: Losses,
     ) -> dict[str, Any]:
         """Ask the base as it was at the beginning, and the best of the other methods at the end of
         the text.
@@ -134,15 +140,15 @@ class LearnedWords:
         Args:
             base: it has read the text, except for the last token.
             context: what was learned of the text.
-            rules: methods by name.
+            predictors: methods by name.
             losses: (T,) of the tokens under each, nats.
 
         Returns:
             The method and the answers, as JSON; nothing without a base that stays as trained and
             another method.
         """
-        others = [name for name in rules if name != BASE]
-        if base.moving or BASE not in rules or not others:
+        others = [name for name in predictors if name != BASE]
+        if base.trains_online or BASE not in predictors or not others:
             return {}
         best = min(others, key=lambda name: float(losses[name].mean(dtype=np.float64)))
         by_word = [
@@ -150,20 +156,20 @@ class LearnedWords:
         ]
         with np.errstate(invalid="ignore"):
             gains = np.nan_to_num(by_word[0] - by_word[1], nan=0.0, posinf=0.0, neginf=0.0)
-        ids, found = self._stream.ids.tolist(), []
+        ids, answers = self._stream.ids.tolist(), []
         order, beginning = (
             0 if context.ngrams is None else context.ngrams.order,
             base.frozen().stream_state(),
         )
         for question in questions(self._stream, gains):
             asked = ids[question.begin : question.end]
-            with base.aside():
+            with base.preserve_state():
                 base.load_stream_state(beginning)
-                unread = self._after(base, context, [self._stream.eos], asked, rules[BASE])
-            with base.aside():
-                read = self._after(base, context, ids[-max(1, order) :], asked, rules[best])
-            found.append(asdict(Answered(self._joined(asked), question.word, unread, read)))
-        return {"method": best, "words": found}
+                unread = self._after(base, context, [self._stream.eos], asked, predictors[BASE])
+            with base.preserve_state():
+                read = self._after(base, context, ids[-max(1, order) :], asked, predictors[best])
+            answers.append(asdict(Answered(self._joined(asked), question.word, unread, read)))
+        return {"method": best, "words": answers}
 
     def _after(
         self,
@@ -171,7 +177,7 @@ class LearnedWords:
         context: Context,
         past: Sequence[int],
         asked: Sequence[int],
-        rule: Rule,
+        predictor: Predictor,
     ) -> tuple[tuple[str, float], ...]:
         """Return the most probable words after ``past`` and ``asked``; the base stands before the
         last of ``past``.
@@ -179,7 +185,7 @@ class LearnedWords:
         tokens = torch.tensor([past[-1], *asked], device=context.head.weight.device)
         state = base.read(self._vocabulary.readable(tokens, len(context.head.weight)))[-1]
         if self._texts is None:
-            row = rule.log_probs(EvalBatch.after([()], state[None], context, [*past, *asked]))[
+            row = predictor.log_probs(EvalBatch.after([()], state[None], context, [*past, *asked]))[
                 0
             ].exp()
             best = row.topk(min(SHOWN + 1, len(row)))
@@ -191,12 +197,14 @@ class LearnedWords:
         ahead = Expectations(base, context, state, [*past, *asked])
 
         def expect(rows: Sequence[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
-            log_probs = ahead.log_probs("", rule, rows)
+            log_probs = ahead.log_probs("", predictor, rows)
             return log_probs, log_probs
 
         place = Prompt.of("").place(self._texts.text(asked or past))
-        found = words_ahead(expect, self._texts, SHOWN, place, BUDGET).words
-        return tuple((each.suggestion.word, each.suggestion.probability) for each in found)
+        ahead_words = words_ahead(expect, self._texts, SHOWN, place, BUDGET).words
+        return tuple(
+            (expected.suggestion.word, expected.suggestion.probability) for expected in ahead_words
+        )
 
     def _joined(self, ids: Sequence[int]) -> str:
         if self._pieces is not None:

@@ -10,7 +10,7 @@ import torch
 
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods.mbpa import Safeguards
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.adapt.work import clock_of
 from hebblm.evaluation.checkpoint import PassCheckpoint
 from hebblm.evaluation.observers import Observer
@@ -81,7 +81,7 @@ class Hooks:
 def evaluate(
     base: Base,
     contexts: Sequence[Context],
-    rules: Mapping[str, Rule],
+    predictors: Mapping[str, Predictor],
     stream: EvaluationStream,
     vocabulary: VocabularyPolicy,
     schedule: Schedule,
@@ -112,7 +112,7 @@ def evaluate(
         base: reads the stream; may learn after scoring, for every method alike.
         contexts: their head must be the base's; one for each stream if they share no memory, else a
             single one.
-        rules: rules by name.
+        predictors: rules by name.
         stream: the tokens.
         vocabulary: policy for the losses of unseen words.
         schedule: order of reading, predicting and learning.
@@ -123,12 +123,14 @@ def evaluate(
     """
     hooks, ranks, checkpoint = hooks or Hooks(), schedule.ranks, (hooks or Hooks()).checkpoint
     layout = (schedule.layout or Layout.of(len(stream))).part(ranks.rank, ranks.size)
-    scores = EvaluationScores({name: np.empty(len(stream), dtype=np.float32) for name in rules})
+    scores = EvaluationScores(
+        {name: np.empty(len(stream), dtype=np.float32) for name in predictors}
+    )
     device = contexts[0].head.weight.device
     session = OnlineSession(
         TextSource(base, vocabulary),
         contexts,
-        rules,
+        predictors,
         ranks=MemoryRanks(ranks if layout.spread else ALONE),
         profiler=Timing(scores, clock_of(device)),
     )
@@ -136,10 +138,12 @@ def evaluate(
     text = TextStreams(
         layout, inputs, labels, schedule.update_every, schedule.write, schedule.precomputed
     )
-    counting = [name for name, rule in rules.items() if rule.needs.ngrams is not None]
+    counting = [
+        name for name, predictor in predictors.items() if predictor.requirements.ngrams is not None
+    ]
     pace = _pace(schedule, layout, hooks, counts=bool(counting))
     memories = [context.memory for context in contexts] if schedule.write else []
-    record = _recorder(rules, scores, hooks)
+    record = _recorder(predictors, scores, hooks)
     first = 0
     if checkpoint is not None:
         first = checkpoint.begin(session, scores, layout, ranks)
@@ -156,11 +160,11 @@ def evaluate(
             units = text.units(contexts, states, begin, start, stop)
             observed = session.interval(units, record, write=schedule.write)
             if checkpoint is not None:
-                checkpoint.note(observed, written=schedule.write)
+                checkpoint.observe_ranks(observed, written=schedule.write)
             hooks.progress(layout.tokens(start, stop))
         if checkpoint is not None:
             checkpoint.reach(end)
-    scores.settle(counting)
+    scores.charge_shared_work(counting)
     return scores.of_all(ranks, layout)
 
 
@@ -174,7 +178,7 @@ def _pace(schedule: Schedule, layout: Layout, hooks: Hooks, *, counts: bool) -> 
 
 
 def _recorder(
-    rules: Mapping[str, Rule], scores: EvaluationScores, hooks: Hooks
+    predictors: Mapping[str, Predictor], scores: EvaluationScores, hooks: Hooks
 ) -> Callable[[Unit, Losses], None]:
     """Return a function that records a unit's losses, and shows the unit to the observers."""
 
@@ -182,7 +186,7 @@ def _recorder(
         for name, nll in losses.items():
             scores.nll[name][unit.places] = nll.float().cpu().numpy()
             if hooks.check:
-                scores.count(name, Safeguards.of(rules[name], unit.batch))
+                scores.count(name, Safeguards.of(predictors[name], unit.batch))
         for observer in hooks.observers:
             observer.watch(unit.batch, unit.labels)
 
@@ -197,7 +201,9 @@ def _count_ngrams(contexts: Sequence[Context], text: TextStreams, first: int) ->
     for number, context in enumerate(contexts):
         if (ngrams := context.ngrams) is None:
             continue
-        streams = range(len(layout.begins)) if layout.scope == "shared" else [layout.own[number]]
+        streams = (
+            range(len(layout.begins)) if layout.scope == "shared" else [layout.own_streams[number]]
+        )
         runs = [(layout.begins[stream], min(first, layout.lengths[stream])) for stream in streams]
         texts = [text.labels[begin : begin + length].cpu().numpy() for begin, length in runs]
         before = np.concatenate([contexts_of(ids, 0, ngrams.order) for ids in texts])

@@ -11,7 +11,7 @@ import pyarrow as pa
 from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
-from hebblm.adapt.functional.scales import closeness
+from hebblm.adapt.functional.scales import kernel_weight
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.evaluation.observers import Notes
 from hebblm.evaluation.scenario import Scenario
@@ -53,12 +53,12 @@ class NeighborLog(Notes):
         wanted = min(self.tokens - start, len(batch.hidden))
         if wanted <= 0:
             return
-        found = batch.neighbors
-        weights = closeness(
-            found.distances,
-            found.mask,
+        neighbors = batch.found
+        weights = kernel_weight(
+            neighbors.distances,
+            neighbors.mask,
             eps=self.mbpa.eps,
-            normalization=self.mbpa.closeness,
+            normalization=self.mbpa.kernel_weight,
             scale=self.mbpa.scale,
         )
         shift = (start if self.write else 0) - len(batch.context.memory)
@@ -68,8 +68,8 @@ class NeighborLog(Notes):
             "position": start + row,
             "rank": rank,
             "offset": ids[row, rank] + shift,
-            "label": found.values[row, rank],
-            "distance": found.distances[row, rank],
+            "label": neighbors.values[row, rank],
+            "distance": neighbors.distances[row, rank],
             "closeness": weights[row, rank],
         }
         self.add(values)
@@ -97,9 +97,9 @@ def neighbor_table(log: NeighborLog, scenario: Scenario) -> pa.Table:
     symbols = np.asarray(stream.symbols, dtype=object)
     contexts = [
         (" " if stream.pieces is None else "").join(
-            symbols[(stream.targets if here else train)[max(0, at - CONTEXT) : at]]
+            symbols[(stream.targets if streamed else train)[max(0, at - CONTEXT) : at]]
         )
-        for at, here in zip(place.tolist(), from_stream.tolist(), strict=True)
+        for at, streamed in zip(place.tolist(), from_stream.tolist(), strict=True)
     ]
     position, rank = columns["position"].astype(np.int64), columns["rank"].astype(np.int64)
     if stream.pieces is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hebblm.adapt.methods.mbpa import MbpaConfig
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.errors import UserError
 from hebblm.evaluation.accuracy import AccuracyLog, TypedWords
 from hebblm.evaluation.checkpoint import RunCheckpoint
@@ -20,12 +20,12 @@ from hebblm.evaluation.options import EvalOptions
 from hebblm.evaluation.passes import Watching
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.word_accuracy import WordsAsked, places_of
-from hebblm.report.accuracy import Guesses
+from hebblm.report.result.accuracy import Guesses
 from hebblm.text.dictionary import UNK
 from hebblm.text.piece_texts import PieceTexts
 from hebblm.text.subwords import Subwords
 
-Rules = Mapping[str, Rule]
+Rules = Mapping[str, Predictor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Observers:
         for watching in (self.shared, self.dynamic):
             logs = [*watching.observers, watching.asked]
             for log in logs:
-                if isinstance(log, AccuracyLog | WordsAsked) and log.rules:
+                if isinstance(log, AccuracyLog | WordsAsked) and log.predictors:
                     guesses |= log.guesses(scenario.stream)
         return guesses
 
@@ -105,7 +105,7 @@ def _neighbors(
     tokens: int, scenario: Scenario, settings: Hyperparameters, shared: Rules, dynamic: Rules
 ) -> NeighborLog:
     """Return a log of retrieved entries."""
-    if not any(rule.needs.retrieval for rule in shared.values()):
+    if not any(predictor.requirements.retrieval for predictor in shared.values()):
         raise UserError(
             f"{','.join((*shared, *dynamic))} look up no neighbours; add a method that does, such "
             "as knn"
@@ -114,15 +114,15 @@ def _neighbors(
 
 
 def _accuracy(
-    options: EvalOptions, scenario: Scenario, rules: Rules, pieces: PieceTexts | None
+    options: EvalOptions, scenario: Scenario, predictors: Rules, pieces: PieceTexts | None
 ) -> tuple[Sequence[AccuracyLog], WordsAsked | None]:
     """Return a log of the ranks of all words, or what asks a model of pieces for some of them."""
     if not options.accuracy:
         return (), None
     stream = scenario.stream
     if pieces is not None:
-        return (), WordsAsked(rules, pieces, stream, places_of(stream, options.accuracy_words))
+        return (), WordsAsked(predictors, pieces, stream, places_of(stream, options.accuracy_words))
     unknown = None
     if UNK in stream.symbols:
         unknown = stream.symbols.index(UNK)
-    return (AccuracyLog(rules, TypedWords(stream.symbols), unknown),), None
+    return (AccuracyLog(predictors, TypedWords(stream.symbols), unknown),), None

@@ -23,7 +23,7 @@ from hebblm.models.base import TrainedModel
 from hebblm.models.catalog import checkpoint_words, model_folder, trained_on
 from hebblm.models.huggingface.open import load_and_open
 from hebblm.models.training import obtain_model, open_model
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.text import Dictionary, PreparedCorpus, encode_target, foreign_text, prepare, resolve
 from hebblm.text.binarize import measure_beginning, prepared_corpus
 from hebblm.text.fitting import SAMPLE, fitting, tell_loss, warn_of_unknown
@@ -46,7 +46,7 @@ def open_scenario(
     config: ScenarioConfig,
     device: torch.device,
     provenance: dict[str, Any],
-    held: tuple[TrainedModel, Subwords] | None = None,
+    opened_model: tuple[TrainedModel, Subwords] | None = None,
 ) -> Scenario:
     """Find, prepare and check corpora and model.
 
@@ -54,7 +54,7 @@ def open_scenario(
         config: the options.
         device: device of all computation.
         provenance: written into a model that has to be trained.
-        held: a model of ``transformers`` that is open already, with its pieces.
+        opened_model: a model of ``transformers`` that is open already, with its pieces.
 
     Raises:
         UserError: a file is missing or altered, or options or files do not fit together.
@@ -71,14 +71,14 @@ def open_scenario(
         folder = config.checkpoint or Path()
         name = source or str(trained_on(folder).get("name", folder.name))
         same = name == target
-    own = None if same else own_text(target, config.column)
-    split = config.split or (ALL if own else "test")
+    text = None if same else own_text(target, config.column)
+    split = config.split or (ALL if text else "test")
     content = config.memory_content or ("both" if same else "test")
     config = dataclasses.replace(config, split=config.split or "test", memory_content=content)
     if config.model is not None:
-        opened = _open_pieces(config, device, own, whole=split == ALL, held=held)
+        opened = _open_pieces(config, device, text, whole=split == ALL, opened_model=opened_model)
     else:
-        opened = _open_words(config, device, own, provenance, whole=split == ALL)
+        opened = _open_words(config, device, text, provenance, whole=split == ALL)
     opened.counted = counted
     return Scenario(
         kind="intra-domain" if same else "cross-domain",
@@ -87,24 +87,24 @@ def open_scenario(
         config=config,
         device=device,
         split=split,
-        part=PARTS[split] if own else f"the {split} split",
-        documents=documents_of(opened.stream, _lines(config, own, split)),
-        **{each.name: getattr(opened, each.name) for each in dataclasses.fields(opened)},
+        part=PARTS[split] if text else f"the {split} split",
+        documents=documents_of(opened.stream, _lines(config, text, split)),
+        **{field.name: getattr(opened, field.name) for field in dataclasses.fields(opened)},
     )
 
 
 def _open_words(
     config: ScenarioConfig,
     device: torch.device,
-    own: FileLines | None,
+    own_source: FileLines | None,
     provenance: dict[str, Any],
     *,
     whole: bool,
 ) -> ModelAndText:
     """Open a model that reads words, and its text.
 
-    ``own`` is the user's own text without splits, None for any other; with ``whole`` it is read to
-    its end.
+    ``own_source`` is the user's own text without splits, None for any other; with ``whole`` it is
+    read to its end.
     """
     source, target = config.corpora()
     # The two differ in case more than in anything else.
@@ -120,10 +120,10 @@ def _open_words(
         policy = trained_on(config.checkpoint).get("normalization", policy)
     if train is not None and source == target:
         read = train
-    elif own is None:
+    elif own_source is None:
         read = prepared_corpus(target, policy, config.column, train=False, remedy=CHOOSE)
     else:
-        read = _text(config, target, own, policy, dictionary, tokenizer, whole=whole)
+        read = _text(config, target, own_source, policy, dictionary, tokenizer, whole=whole)
     if config.checkpoint is not None:
         model = open_model(config.checkpoint, dictionary.hash(), device)
     else:
@@ -137,8 +137,8 @@ def _open_words(
     if not complete:
         stream = dataclasses.replace(stream, ids=stream.ids[: config.max_tokens], lost=0)
         text = (
-            foreign_text(target, own, read.tokenizer(), whole=whole)
-            if own
+            foreign_text(target, own_source, read.tokenizer(), whole=whole)
+            if own_source
             else resolve(target, config.column)
         )
         if text.prepared is None:
@@ -185,17 +185,17 @@ def _open_words(
 def _open_pieces(
     config: ScenarioConfig,
     device: torch.device,
-    own: FileLines | None,
+    own_source: FileLines | None,
     *,
     whole: bool,
-    held: tuple[TrainedModel, Subwords] | None,
+    opened_model: tuple[TrainedModel, Subwords] | None,
 ) -> ModelAndText:
-    """Open a model that reads pieces of words, and its text; ``own``, ``whole`` as for
+    """Open a model that reads pieces of words, and its text; ``own_source``, ``whole`` as for
     :func:`_open_words`.
     """
     source, target = config.corpora()
     model: TrainedModel
-    if held is None:
+    if opened_model is None:
         assert config.model is not None, "a scenario of pieces has a model"
         learns = config.dynamic_parameters
         reading = {
@@ -206,7 +206,7 @@ def _open_pieces(
         }
         model, tokenizer = load_and_open(config.model, reading, device=device, dtype=config.dtype)
     else:
-        model, tokenizer = held[0], held[1].tokenizer
+        model, tokenizer = opened_model[0], opened_model[1].tokenizer
         for option in ("context", "stride", "dynamic_parameters", "dtype", "key", "device"):
             kept = (getattr(ScenarioConfig, option), device.type if option == "device" else None)
             if getattr(config, option) not in kept:
@@ -224,7 +224,7 @@ def _open_pieces(
         else SubwordCorpus(resolve(source, column, remedy=remedy), plain, policy)
     )
     if train is None:
-        say(
+        log(
             "the training text is not known, so no word counts as new; name a text to count words "
             "in with "
             "source=CORPUS"
@@ -233,8 +233,8 @@ def _open_pieces(
     else:
         subwords = Subwords(tokenizer, rows, train.piece_counts("train").tolist(), config.tokenizer)
     text = (
-        foreign_text(target, own, WhitespaceTokenizer(), whole=whole)
-        if own
+        foreign_text(target, own_source, WhitespaceTokenizer(), whole=whole)
+        if own_source
         else resolve(target, config.column, remedy=CHOOSE)
     )
     read = SubwordCorpus(text, subwords, policy)
@@ -257,11 +257,11 @@ def _open_pieces(
     )
 
 
-def _lines(config: ScenarioConfig, own: FileLines | None, split: str) -> LineSource | None:
+def _lines(config: ScenarioConfig, text: FileLines | None, split: str) -> LineSource | None:
     target = config.corpora()[1]
-    if own is None:
+    if text is None:
         return resolve(target, config.column).sources.get(split)
-    return own if split == ALL else contiguous(own, Path(target))[split]
+    return text if split == ALL else contiguous(text, Path(target))[split]
 
 
 def _text(
@@ -270,14 +270,14 @@ def _text(
     text: FileLines,
     policy: Normalization,
     dictionary: Dictionary,
-    own: Tokenizer,
+    own_tokenizer: Tokenizer,
     *,
     whole: bool,
 ) -> PreparedCorpus:
     """Return the user's own text, tokenized like the model's text."""
     lines = (normalize(line, policy) for line in islice(text.lines(), SAMPLE))
     path = target.removeprefix("text:")
-    tokenizer = fitting(lines, own, dictionary.__contains__, config.tokenizer, name=path)
+    tokenizer = fitting(lines, own_tokenizer, dictionary.__contains__, config.tokenizer, name=path)
     corpus = foreign_text(target, text, tokenizer, whole=whole)
     key = f"{text.sha256()[:16]}-{hash_of(tokenizer.spec())}-{policy}{'' if whole else '-split'}"
     return prepare(corpus, normalization=policy, destdir=cache_dir() / "corpora" / f"text-{key}")

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from hebblm.errors import UserError
-from hebblm.evaluation.scenario_config import whole
-from hebblm.report.accuracy import WORDS_ASKED
-from hebblm.report.buckets import DEFAULT_EDGES, parse_edges
+from hebblm.evaluation.scenario_config import whole_number
+from hebblm.report.result.accuracy import WORDS_ASKED
+from hebblm.report.result.parts import DEFAULT_EDGES, parse_edges
 
 # Metadata of a field that changes what is written, not what is computed: a run resumes without it.
 WRITTEN = {"written": True}
@@ -60,18 +60,18 @@ class EvalOptions:
 
     def __post_init__(self) -> None:
         self._set("frequency_edges", parse_edges(self.frequency_edges))
-        self._set("forgetting_tokens", whole("forgetting_tokens", self.forgetting_tokens))
-        self._set("log_neighbors", whole("log_neighbors", self.log_neighbors, 0))
+        self._set("forgetting_tokens", whole_number("forgetting_tokens", self.forgetting_tokens))
+        self._set("log_neighbors", whole_number("log_neighbors", self.log_neighbors, 0))
         if self.log_neighbors and not self.log_samples:
             raise UserError(f"log_neighbors={self.log_neighbors} needs log_samples as well")
         if not isinstance(self.accuracy_words, Sequence):
-            self._set("accuracy_words", whole("accuracy_words", self.accuracy_words))
+            self._set("accuracy_words", whole_number("accuracy_words", self.accuracy_words))
             return
         if not self.accuracy_words:
             raise UserError(
                 "accuracy_words names no word; give places in the text, or a number of words"
             )
-        places = [whole("accuracy_words", place, 0) for place in self.accuracy_words]
+        places = [whole_number("accuracy_words", place, 0) for place in self.accuracy_words]
         self._set("accuracy_words", places)
 
     def _set(self, name: str, value: object) -> None:
@@ -91,7 +91,7 @@ class EvalOptions:
             known["forgetting"] = False
         elif not isinstance(forgetting, bool):
             known["forgetting"] = True
-            known["forgetting_tokens"] = whole("forgetting", forgetting)
+            known["forgetting_tokens"] = whole_number("forgetting", forgetting)
         return cls(**known)
 
     def evaluation(self) -> dict[str, Any]:

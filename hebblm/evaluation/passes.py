@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hebblm.adapt import functional as F
 from hebblm.adapt.methods import ENSEMBLES
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.adapt.work import Stopwatch, Work, clock_of
 from hebblm.evaluation import training_text
 from hebblm.evaluation.checkpoint import RunCheckpoint
@@ -31,8 +31,8 @@ from hebblm.evaluation.word_accuracy import WordsAsked
 from hebblm.models.base import StreamBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig
 from hebblm.online.layout import Layout
-from hebblm.report.result import Forgetting
-from hebblm.runtime.progress import bar, say
+from hebblm.report.result.schema import Forgetting
+from hebblm.runtime.progress import bar, log
 from hebblm.runtime.ranks import ALONE, Ranks
 
 Losses = npt.NDArray[np.float32]
@@ -75,7 +75,7 @@ class Watching:
 
 def shared_pass(
     scenario: Scenario,
-    rules: Mapping[str, Rule],
+    predictors: Mapping[str, Predictor],
     settings: Hyperparameters,
     watching: Watching | None = None,
     ranks: Ranks = ALONE,
@@ -87,26 +87,28 @@ def shared_pass(
     """
     layout = scenario.layout().part(ranks.rank, ranks.size)
     base = scenario.base(settings, streams=layout.streams)
-    title = f"evaluate {len(rules)} method{'s' * (len(rules) != 1)}"
+    title = f"evaluate {len(predictors)} method{'s' * (len(predictors) != 1)}"
     sent, waited = ranks.traffic.sent, ranks.traffic.seconds
-    found = _run(scenario, base, rules, settings, title, watching or Watching(), layout, ranks)
+    shared = _run(
+        scenario, base, predictors, settings, title, watching or Watching(), layout, ranks
+    )
     if ranks.size > 1:
         traffic = ranks.all_gather_object(
             (ranks.traffic.sent - sent, ranks.traffic.seconds - waited)
         )
         tokens = len(scenario.stream)
-        found.exchanged = {
+        shared.exchanged = {
             "processes": ranks.size,
             "backend": ranks.backend,
             "bytes_a_token": sum(sent for sent, _ in traffic) / tokens,
             "seconds_a_token": sum(seconds for _, seconds in traffic) / ranks.size / tokens,
         }
-    return found
+    return shared
 
 
 def dynamic_pass(
     scenario: Scenario,
-    rules: Mapping[str, Rule],
+    predictors: Mapping[str, Predictor],
     settings: Hyperparameters,
     watching: Watching | None = None,
 ) -> Pass:
@@ -116,18 +118,25 @@ def dynamic_pass(
     """
     config = settings.dynamic
     if scenario.config.streams > 1:
-        say(
+        log(
             "dynamic evaluation reads the text as one stream: its weights follow what was read last"
         )
     with Stopwatch(clock_of(scenario.device)).time("gradient statistics") as statistics:
         base = dynamic_base(scenario, config, gradient_statistics(scenario, config))
     layout = Layout.of(len(scenario.stream))
-    found = _run(
-        scenario, base, rules, settings, "dynamic evaluation", watching or Watching(), layout, ALONE
+    dynamic = _run(
+        scenario,
+        base,
+        predictors,
+        settings,
+        "dynamic evaluation",
+        watching or Watching(),
+        layout,
+        ALONE,
     )
-    found.preparation.append(statistics)
-    found.dynamic = base.config
-    return found
+    dynamic.preparation.append(statistics)
+    dynamic.dynamic = base.config
+    return dynamic
 
 
 def gradient_statistics(scenario: Scenario, config: DynamicConfig) -> list[Tensor] | None:
@@ -147,7 +156,7 @@ def dynamic_base(
 def _run(
     scenario: Scenario,
     base: StreamBase,
-    rules: Mapping[str, Rule],
+    predictors: Mapping[str, Predictor],
     settings: Hyperparameters,
     title: str,
     watching: Watching,
@@ -157,8 +166,8 @@ def _run(
     """Read the stream once with ``base`` and score it by every rule."""
     config, stream, checkpoint = scenario.config, scenario.stream, watching.checkpoint
     # if none does, no memory is built or written
-    retrieve = any(rule.needs.retrieval for rule in rules.values())
-    window = max(rule.needs.window for rule in rules.values())
+    retrieve = any(predictor.requirements.retrieval for predictor in predictors.values())
+    window = max(predictor.requirements.window for predictor in predictors.values())
     watch = Stopwatch(clock_of(scenario.device))
     with watch.time("memory of the training text") as opening:
         sharing = ranks if layout.spread else ALONE
@@ -167,24 +176,25 @@ def _run(
     if len(layout.begins) > layout.together:
         memories = scenario.memories(memory, settings, layout.streams)
     contexts = [
-        scenario.context(base, memory, window, streams=layout.beside) for memory in memories
+        scenario.context(base, memory, window, streams=layout.streams_a_context)
+        for memory in memories
     ]
     for context in contexts:
-        context.learn_shares(rules.values())
+        context.learn_mixture_weights(predictors.values())
     if contexts[0].ngrams is not None and config.memory_content != "test":
         with watch.time("memory of the training text"):
             scenario.count_training(contexts)
-    found = Pass(EvaluationScores({}), preparation=[opening])
+    reading = Pass(EvaluationScores({}), preparation=[opening])
     schedule = Schedule(
         config.update_every,
         layout,
         write=retrieve and scenario.writes,
-        read_ahead=not base.moving and config.vocabulary == "union",
+        read_ahead=not base.trains_online and config.vocabulary == "union",
         ranks=ranks,
     )
 
     suggesting = Work("suggestions")
-    found.preparation.append(suggesting)
+    reading.preparation.append(suggesting)
 
     def ask(asked: WordsAsked, begin: int, end: int) -> None:
         with watch.time(suggesting.name) as work:
@@ -203,22 +213,24 @@ def _run(
                 lambda tokens: progress.advance(task, tokens),
                 None if checkpoint is None else checkpoint.next_pass(title, kept),
             )
-            found.scores = evaluate(
-                base, contexts, rules, stream, scenario.vocabulary, schedule, hooks
+            reading.scores = evaluate(
+                base, contexts, predictors, stream, scenario.vocabulary, schedule, hooks
             )
-        found.memory = dict(memories[0].describe())
+        reading.memory = dict(memories[0].describe())
         if watching.learned is not None:
             with watch.time(suggesting.name) as work:
-                found.suggested = watching.learned.ask(base, contexts[0], rules, found.scores.nll)
+                reading.suggested = watching.learned.ask(
+                    base, contexts[0], predictors, reading.scores.nll
+                )
             suggesting.seconds += work.seconds
 
     if watching.probe is None:
         read()
     else:
         with watch.time("forgetting") as probing:
-            found.forgetting = watching.probe.around(base, contexts[0], rules, read)
-        found.preparation.append(probing)
-    return found
+            reading.forgetting = watching.probe.around(base, contexts[0], predictors, read)
+        reading.preparation.append(probing)
+    return reading
 
 
 def ensemble_scores(
@@ -241,15 +253,17 @@ def ensemble_losses(losses: Sequence[Losses], update_every: int) -> Losses:
     """Return ``-log sum_c w_c exp(-l_c)`` (T,) nats, the losses of the mixture of C methods, from
     theirs, (T,) each.
 
-    The shares w come from :class:`hebblm.adapt.functional.LearnedShares` and the tokens of earlier
-    intervals. They are the same for every possible word, so the mixture is a distribution, and
-    known before the token. A loss is +inf if a method gave the token probability 0.
+    The shares w come from :class:`hebblm.adapt.functional.OnlineMixtureWeights` and the tokens of
+    earlier intervals. They are the same for every possible word, so the mixture is a distribution,
+    and known before the token. A loss is +inf if a method gave the token probability 0.
     """
-    shares, mixed = F.LearnedShares((0.0,) * (len(losses) - 1)), []
+    mixture_weights, mixed = F.OnlineMixtureWeights((0.0,) * (len(losses) - 1)), []
     # (n, C)
     for interval in torch.split(torch.from_numpy(np.stack(losses, 1)).double(), update_every):
         mixed.append(
-            F.gated_losses(interval, torch.tensor([shares.value], dtype=torch.float64).log())
+            F.gated_losses(
+                interval, torch.tensor([mixture_weights.value], dtype=torch.float64).log()
+            )
         )
-        shares = shares.after(interval.tolist())
+        mixture_weights = mixture_weights.after(interval.tolist())
     return torch.cat(mixed).float().numpy()

@@ -21,9 +21,9 @@ from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.scenario import Scenario
 from hebblm.io.download import cache_dir
 from hebblm.io.files import hash_of, hash_of_code, sha256
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.runtime.interrupts import handled
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.runtime.ranks import current
 
 SCHEMA = "hebblm-position/3"
@@ -70,9 +70,9 @@ def resumable(
     folder = cache_dir() / "positions" / hash_of(identity)
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(held(folder, "this evaluation"))
+            stack.enter_context(file_lock(folder, "this evaluation"))
         except UserError as error:
-            say(f"{error}; if this run is interrupted, it starts again from the beginning")
+            log(f"{error}; if this run is interrupted, it starts again from the beginning")
             yield None
             return
         _forget(folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hebblm.adapt.methods import DYNAMIC, ENSEMBLES, METHODS
+from hebblm.adapt.work import clock_of
 from hebblm.errors import UserError
 from hebblm.evaluation.accuracy import NEVER, NOT_ASKED, letters_of
 from hebblm.evaluation.checkpoint import RunCheckpoint
@@ -29,25 +29,26 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scores import EvaluationScores
 from hebblm.evaluation.written_words import written_words
 from hebblm.io.files import atomic_path, sha256
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.report import MethodResult, Result, ScenarioRecord, frequency_report
-from hebblm.report.accuracy import Accuracy, Guesses, accuracy_report
-from hebblm.report.buckets import (
+from hebblm.report.result.accuracy import Accuracy, Guesses, accuracy_report
+from hebblm.report.result.methods import BASE
+from hebblm.report.result.numbers import perplexity
+from hebblm.report.result.parts import (
     OOV_BY_OCCURRENCE,
     PIECES,
+    Bootstrap,
+    bootstrap_gains,
+    lead,
     occurrence_report,
     occurrences_so_far,
+    paired_gains,
     stream_parts,
 )
-from hebblm.report.gains import Bootstrap, bootstrap_gains, lead, paired_gains
-from hebblm.report.inspection import COMPONENTS_FILE, NEIGHBORS_FILE
-from hebblm.report.methods import BASE
-from hebblm.report.numbers import perplexity
-from hebblm.report.result import FILE_NAME as RESULT_FILE
-from hebblm.report.stored import METHOD, RUN, SHARED, Part, Seconds
-from hebblm.report.tokens import FILE_NAME as TOKENS_FILE
-from hebblm.report.tokens import FILES, running_curve
-from hebblm.report.units import PIECES_OF_PARTS
+from hebblm.report.result.schema import FILE_NAME as RESULT_FILE
+from hebblm.report.result.schema import METHOD, PIECES_OF_PARTS, RUN, SHARED, Part, Seconds
+from hebblm.report.result.tokens import COMPONENTS_FILE, FILES, NEIGHBORS_FILE, running_curve
+from hebblm.report.result.tokens import FILE_NAME as TOKENS_FILE
 from hebblm.runtime.ranks import ALONE, Ranks
 from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import UNK
@@ -88,7 +89,7 @@ class Evaluation:
             tables[COMPONENTS_FILE] = component_table(self.components, self.scenario.stream)
         # A result's hashes are those of its own tables: all files are written before any of them
         # replaces a former one.
-        with held(folder / RESULT_FILE, "a result"), ExitStack() as stack:
+        with file_lock(folder / RESULT_FILE, "a result"), ExitStack() as stack:
             files = {}
             for name, table in tables.items():
                 temporary = stack.enter_context(atomic_path(folder / name))
@@ -123,8 +124,8 @@ class Evaluation:
             columns["pieces"] = pa.array(pieces.sums(np.ones(len(self.scenario.stream))))
         for name, losses in self.nll.items():
             columns[f"nll_{name}"] = pa.array(losses)
-        for name, found in self.guesses.items():
-            columns[f"rank_{name}"] = pa.array(found.rank, mask=found.rank == NOT_ASKED)
+        for name, guessed in self.guesses.items():
+            columns[f"rank_{name}"] = pa.array(guessed.rank, mask=guessed.rank == NOT_ASKED)
         return pa.table(columns)
 
 
@@ -156,11 +157,20 @@ def run_scenario(
         UserError: a log of neighbours although no method retrieves; forgetting within one domain; a
             method whose losses have become nan.
     """
-    started = time.perf_counter()
+    clock = clock_of(scenario.device)
+    started = clock()
     options = options or EvalOptions()
-    rules = {name: METHODS[name].rule(settings.methods) for name in methods if name in METHODS}
-    static = {name: rule for name, rule in rules.items() if not METHODS[name].moving}
-    moving = {name: rule for name, rule in rules.items() if METHODS[name].moving}
+    predictors = {
+        name: METHODS[name].predictor(settings.methods) for name in methods if name in METHODS
+    }
+    static = {
+        name: predictor
+        for name, predictor in predictors.items()
+        if not METHODS[name].uses_dynamic_base
+    }
+    moving = {
+        name: predictor for name, predictor in predictors.items() if METHODS[name].uses_dynamic_base
+    }
     if moving:
         scenario.check_statistics(settings.dynamic)
     observers = observers_for(options, scenario, settings, static, moving, checkpoint)
@@ -189,12 +199,14 @@ def run_scenario(
     suggested = _suggested(scenario.stream, guesses, options.edges, bootstrap)
     gains, paired = _gains(scenario, nll, by_token, options.edges, bootstrap)
     results = {}
-    for name, found in passes.items():
-        checked = options.check and name in rules and bool(rules[name].needs.descents)
+    for name, method_pass in passes.items():
+        checked = (
+            options.check and name in predictors and bool(predictors[name].requirements.descents)
+        )
         results[name] = replace(
             method_result(
                 name,
-                found.scores,
+                method_pass.scores,
                 scenario.stream,
                 _hyperparameters(name, settings),
                 options.edges,
@@ -202,7 +214,7 @@ def run_scenario(
                 checked=checked,
             ),
             gains=gains.get(name, ()),
-            forgetting=found.forgetting.get(name),
+            forgetting=method_pass.forgetting.get(name),
             accuracy=suggested.get(name, ()),
         )
 
@@ -213,11 +225,8 @@ def run_scenario(
         "paired": paired,
         **_extra(scenario, options, observers, shared, by_token),
     }
-    seconds = (
-        time.perf_counter()
-        - started
-        + sum(found.scores.earlier_seconds for found in (shared, dynamic))
-    )
+    earlier = sum(method_pass.scores.earlier_seconds for method_pass in (shared, dynamic))
+    seconds = clock() - started + earlier
     parts = (*_parts(shared), *_parts(dynamic, " of dynamic evaluation"))
     memory = shared.memory or dynamic.memory
     result = Result(
@@ -243,9 +252,9 @@ def _passes(
     passes = {}
     for name in methods:
         if name in METHODS:
-            passes[name] = dynamic if METHODS[name].moving else shared
+            passes[name] = dynamic if METHODS[name].uses_dynamic_base else shared
     ensembles = [name for name in methods if name in ENSEMBLES]
-    scores = {name: found.scores for name, found in passes.items()}
+    scores = {name: method_pass.scores for name, method_pass in passes.items()}
     mixed = Pass(ensemble_scores(ensembles, scores, update_every))
     for name in ensembles:
         passes[name] = mixed
@@ -331,8 +340,8 @@ def _suggested(
     unknown = words.symbols.index(UNK) if UNK in words.symbols else NEVER
     order = [name for name in (BASE, *guesses) if name in guesses]  # gains are over the base
     there = words.targets != unknown
-    for found in guesses.values():  # all were asked for the same words
-        there &= found.rank != NOT_ASKED
+    for guessed in guesses.values():  # all were asked for the same words
+        there &= guessed.rank != NOT_ASKED
     return accuracy_report(
         {name: guesses[name] for name in order}, letters_of(stream), there, parts, bootstrap
     )
@@ -418,8 +427,8 @@ def method_result(
         hyperparameters=hyperparameters,
         seconds=seconds,
         tokens_per_second=len(stream) / seconds if seconds else 0.0,
-        rose_queries=scores.rose[name] if checked else None,
-        stabilized_queries=scores.stabilized[name] if checked else None,
+        rose_queries=scores.loss_increased[name] if checked else None,
+        stabilized_queries=scores.retried[name] if checked else None,
         words_perplexity=perplexity(total / units) if measured else None,
         bits_per_byte=stream.bits_per_byte(total / len(stream)) if measured else None,
         running=tuple(running_curve(scores.nll[name])),
@@ -430,9 +439,9 @@ def method_result(
     )
 
 
-def _parts(found: Pass, whose: str = "") -> list[Part]:
-    scores = found.scores
-    times = {work.name: work.seconds for work in found.preparation}
+def _parts(method_pass: Pass, whose: str = "") -> list[Part]:
+    scores = method_pass.scores
+    times = {work.name: work.seconds for work in method_pass.preparation}
     times["base"] = scores.base_seconds
     times["retrieval"] = scores.retrieval_seconds
     parts = []
@@ -453,6 +462,6 @@ def _hyperparameters(name: str, settings: Hyperparameters) -> dict[str, Any]:
     dynamic = asdict(settings.dynamic)
     if name == DYNAMIC:
         return dynamic | values
-    if METHODS[name].moving:
+    if METHODS[name].uses_dynamic_base:
         return {DYNAMIC: dynamic, "adaptation": values}
     return values

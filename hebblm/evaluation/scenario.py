@@ -21,7 +21,7 @@ from hebblm.models.catalog import training_corpus
 from hebblm.models.dynamic import DynamicConfig
 from hebblm.models.update import STREAM
 from hebblm.online.layout import Layout
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.runtime.ranks import ALONE, Ranks
 from hebblm.text import Dictionary, EvaluationStream, PreparedCorpus
 from hebblm.text.binarize import Beginning
@@ -156,15 +156,15 @@ class Scenario(ModelAndText):
 
     def memory(self, settings: Hyperparameters, ranks: Ranks = ALONE) -> AnyMemory:
         if self.config.memory_content == "test":
-            own = self.empty_memory(settings)
+            written = self.empty_memory(settings)
         else:
-            own = self._training_memory(settings, ranks)
-        return ShardedMemory(own, ranks) if ranks.size > 1 else own
+            written = self._training_memory(settings, ranks)
+        return ShardedMemory(written, ranks) if ranks.size > 1 else written
 
     def _training_memory(self, settings: Hyperparameters, ranks: Ranks) -> AnyMemory:
         ids = self.training_ids("use memory_content=test")
         if len(ids) - 1 > self.config.training_entries:
-            say(
+            log(
                 f"the memory holds the last {self.config.training_entries:,} of {len(ids) - 1:,} "
                 "training tokens; "
                 "see training_entries"
@@ -246,6 +246,8 @@ class Scenario(ModelAndText):
             train_counts=counts,
             new_classes=new,
             window=window,
-            fixed=not base.moving and self.config.vocabulary == "union" and not self.model.keyed,
+            fixed=not base.trains_online
+            and self.config.vocabulary == "union"
+            and not self.model.keyed,
             streams=streams,
         )

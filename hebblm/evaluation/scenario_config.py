@@ -32,7 +32,7 @@ SCENARIOS = (
 """Ways to name a scenario."""
 
 
-def whole(name: str, value: Any, low: int = 1) -> int:
+def whole_number(name: str, value: Any, low: int = 1) -> int:
     """Return a whole number of at least ``low``, from Python, NumPy or torch.
 
     Raises:
@@ -52,24 +52,26 @@ def number_of_neighbors(k: Any) -> int:
     Raises:
         UserError: the value is not such a number.
     """
-    if (number := whole("k", k)) > MOST_NEIGHBORS:
+    if (number := whole_number("k", k)) > MOST_NEIGHBORS:
         raise UserError(
             f"k = {number} must be at most {MOST_NEIGHBORS:,}, so that a query's neighbours fit"
         )
     return number
 
 
-def several(name: str, words: str | Iterable[str]) -> tuple[str, ...]:
+def as_strings(name: str, words: str | Iterable[str]) -> tuple[str, ...]:
     """Return words as a tuple; a string is one word, not a sequence of letters.
 
     Raises:
         UserError: one of them is not a string.
     """
-    found = tuple(words) if isinstance(words, Iterable) and not isinstance(words, str) else (words,)
-    for word in found:
+    strings = (
+        tuple(words) if isinstance(words, Iterable) and not isinstance(words, str) else (words,)
+    )
+    for word in strings:
         if not isinstance(word, str):
             raise UserError(f"{name} = {word!r:.60} is not a string; write it as one")
-    return found
+    return strings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +216,9 @@ class ScenarioConfig(ReadingOptions):
             if (words := words_of(hint)) and value is not None:
                 checks.one_of(name, value, words)
             elif int in (hint, *get_args(hint)) and (value is not None or hint is int):
-                object.__setattr__(self, name, whole(name, value, 0 if name == "seed" else 1))
+                object.__setattr__(
+                    self, name, whole_number(name, value, 0 if name == "seed" else 1)
+                )
         number_of_neighbors(self.k)
         if not isinstance(self.unk_share, int | float) or not 0 < self.unk_share < 1:
             raise UserError(f"unk_share = {self.unk_share} must lie in (0, 1)")

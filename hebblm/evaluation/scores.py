@@ -20,7 +20,7 @@ from hebblm.online.session import Profiler
 from hebblm.runtime.ranks import Ranks
 
 SECONDS = ("seconds", "own_seconds", "shared_seconds")
-COUNTS = ("rose", "stabilized")
+COUNTS = ("loss_increased", "retried")
 
 
 @dataclass(slots=True)
@@ -31,9 +31,9 @@ class EvaluationScores:
         nll: by method, (T,) float32 losses in nats.
         seconds: by method, time that it takes alone: base, retrieval if it uses it, the work that
             it shares with others, and its own.
-        rose: by method, number of queries whose neighbours' loss rose during adaptation; empty
-            unless it is checked.
-        stabilized: by method, number of these queries that were run again at a stable rate; empty
+        loss_increased: by method, number of queries whose neighbours' loss rose during adaptation;
+            empty unless it is checked.
+        retried: by method, number of these queries that were run again at a stable rate; empty
             unless checked.
         errors: by method, measured errors of the fast form, nats a token; empty unless checked.
         base_seconds: reading and learning of the base.
@@ -47,8 +47,8 @@ class EvaluationScores:
 
     nll: dict[str, npt.NDArray[np.float32]]
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    rose: Counter[str] = field(default_factory=Counter)
-    stabilized: Counter[str] = field(default_factory=Counter)
+    loss_increased: Counter[str] = field(default_factory=Counter)
+    retried: Counter[str] = field(default_factory=Counter)
     errors: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     base_seconds: float = 0.0
     retrieval_seconds: float = 0.0
@@ -74,11 +74,11 @@ class EvaluationScores:
 
     def count(self, name: str, needed: Safeguards) -> None:
         """Add the outcome of a mini-batch's queries."""
-        self.rose[name] += int(needed.rose.sum())
-        self.stabilized[name] += int(needed.stabilized.sum())
+        self.loss_increased[name] += int(needed.loss_increased.sum())
+        self.retried[name] += int(needed.retried.sum())
         self.errors[name] += needed.errors.tolist()
 
-    def settle(self, counting: Collection[str] = ()) -> None:
+    def charge_shared_work(self, counting: Collection[str] = ()) -> None:
         """After the text is read, charge every method for the base, and for retrieval if it uses
         that.
 

@@ -18,13 +18,13 @@ from hebblm.adapt.functional import log_normalizers, with_rows
 from hebblm.errors import UserError
 from hebblm.io.download import cache_dir
 from hebblm.io.files import hash_of
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.io.tensors import placed, prefixed, read_tensors, under, write_tensors
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.store import CHUNK
 from hebblm.models.base import Ids, State, TrainedModel, device_of, hash_of_ids
 from hebblm.models.update import DynamicConfig
-from hebblm.runtime.progress import bar, duration, say, track
+from hebblm.runtime.progress import bar, duration, log, track
 from hebblm.runtime.ranks import ALONE, Ranks
 from hebblm.types import OutputHead
 
@@ -61,9 +61,9 @@ class Segments:
             0
         ]
 
-    def held(self, what: str) -> AbstractContextManager[bool]:
-        """Lock the segments of ``what`` for this process, see :func:`hebblm.io.locks.held`."""
-        return held(self.folder, what)
+    def locked(self, what: str) -> AbstractContextManager[bool]:
+        """Lock the segments of ``what`` for this process, see :func:`hebblm.io.locks.file_lock`."""
+        return file_lock(self.folder, what)
 
     def _path(self, index: int) -> Path:
         return self.folder / f"part-{index:05d}.safetensors"
@@ -151,7 +151,7 @@ def _whole_memory(
         memory = build_memory(
             model.key_width, config, device, work=segments.folder if ranks.leads else None
         )
-        with segments.held("the memory of the training text") if ranks.leads else nullcontext():
+        with segments.locked("the memory of the training text") if ranks.leads else nullcontext():
             # another process may have built it meanwhile
             if not ranks.all_gather_object(folder.exists())[0]:
                 save = partial(
@@ -163,7 +163,7 @@ def _whole_memory(
                 )
                 _build(memory, model, ids, segments, normalized=normalized, save=save, ranks=ranks)
     else:
-        say(f"the memory of the training text comes from an earlier run ({folder})")
+        log(f"the memory of the training text comes from an earlier run ({folder})")
     if ranks.leads:
         shutil.rmtree(segments.folder, ignore_errors=True)
     return load_memory(
@@ -192,7 +192,7 @@ def _build(
         if done
         else f"is read once, in {total:,} parts"
     )
-    say(
+    log(
         f"the memory of the training text {whence}; if it is interrupted, run the same command to "
         "continue, and with "
         "training_entries=N it remembers only the last N tokens"
@@ -274,10 +274,10 @@ def _include_rows(memory: AnyMemory, head: OutputHead, known: int) -> None:
     rows = OutputHead(new.weight.to(device), None if new.bias is None else new.bias.to(device))
     for part in memory.segments():
         for begin in range(0, len(part), CHUNK):
-            some = part.run(begin, begin + CHUNK)
-            if some.log_normalizers is not None:
-                states = memory.states_of(some.keys.to(rows.weight.dtype))
-                some.log_normalizers.copy_(with_rows(some.log_normalizers, states, rows))
+            run = part.run(begin, begin + CHUNK)
+            if run.log_normalizers is not None:
+                states = memory.states_of(run.keys.to(rows.weight.dtype))
+                run.log_normalizers.copy_(with_rows(run.log_normalizers, states, rows))
     memory.mark_base()
 
 
@@ -306,7 +306,7 @@ def gradient_statistics(
     except UserError as error:
         if config.rule != "auto":
             raise
-        say(
+        log(
             "dynamic evaluation finds its rate on the text that it reads, as dynamic.rule=stream "
             f"does: {error}"
         )
@@ -326,20 +326,20 @@ def mean_squares(model: TrainedModel, ids: Ids, segment: int) -> list[Tensor]:
     ]
     path = cache_dir() / "gradients" / f"{hash_of(identity)}.safetensors"
     if not path.exists():
-        with held(path, "the gradient statistics"):
+        with file_lock(path, "the gradient statistics"):
             if not path.exists():  # another process may have computed them meanwhile
                 squares = model.mean_squares(ids, segment, _announce)
                 write_tensors(
                     path, {f"{i:05d}": tensor for i, tensor in enumerate(squares)}, GRADIENTS
                 )
                 return squares
-    say(f"the gradient statistics of dynamic evaluation come from an earlier run ({path})")
+    log(f"the gradient statistics of dynamic evaluation come from an earlier run ({path})")
     tensors, _ = read_tensors(path, GRADIENTS, "delete it, it is computed anew")
     return [placed(tensors[name], device_of(model)) for name in sorted(tensors)]
 
 
 def _announce(seconds: float) -> None:
-    say(
+    log(
         f"dynamic evaluation needs the gradients of the training text: about {duration(seconds)}, "
         "once for this model; "
         "the other `methods` do without"

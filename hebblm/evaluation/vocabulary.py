@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.online.vocabulary import UnknownVocabulary
 from hebblm.online.vocabulary import VocabularyPolicy as VocabularyPolicy
 
@@ -23,8 +23,8 @@ class UnionVocabulary:
     def readable(self, inputs: Tensor, rows: int) -> Tensor:
         return inputs
 
-    def losses(self, rule: Rule, batch: EvalBatch, targets: Tensor) -> Tensor:
-        return rule.score(batch, targets)
+    def losses(self, predictor: Predictor, batch: EvalBatch, targets: Tensor) -> Tensor:
+        return predictor.score(batch, targets)
 
     def new_rows(self, targets: Tensor, rows: int) -> int:
         return 0
@@ -49,9 +49,9 @@ class OpenVocabulary(UnknownVocabulary):
     size: int
     share: float = 0.5
 
-    def losses(self, rule: Rule, batch: EvalBatch, targets: Tensor) -> Tensor:
+    def losses(self, predictor: Predictor, batch: EvalBatch, targets: Tensor) -> Tensor:
         rows = len(batch.head.weight)
-        return self.charged(rule.score(batch, self.readable(targets, rows)), targets, rows)
+        return self.charged(predictor.score(batch, self.readable(targets, rows)), targets, rows)
 
     def charged(self, losses: Tensor, targets: Tensor, rows: int) -> Tensor:
         """Return the losses (N,) of targets, given those of the rows that a model of ``rows`` rows

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.evaluation.accuracy import LISTED, NEVER, NOT_ASKED, Ints, letters_of
 from hebblm.evaluation.observers import Notes
 from hebblm.models.base import StreamBase
 from hebblm.online.word_beam import Expect, Place, WordSearch
-from hebblm.report.accuracy import Guesses
+from hebblm.report.result.accuracy import Guesses
 from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import UNK
 from hebblm.text.graphemes import graphemes
@@ -50,18 +50,18 @@ def places_of(stream: EvaluationStream, asked: int | Sequence[int]) -> list[Aske
     begins = np.flatnonzero(np.r_[len(first) > 0, first[1:] > last[:-1]])
     ends = np.searchsorted(first, first[begins], side="right")
     unknown = words.symbols.index(UNK) if UNK in words.symbols else NEVER
-    found = np.stack([first[begins], begins, ends], 1)[
+    places = np.stack([first[begins], begins, ends], 1)[
         (words.targets[first[begins]] != unknown) & (ends < len(first))
     ]
     if isinstance(asked, int):
-        found = (
-            found[np.unique(np.linspace(0, len(found) - 1, asked).astype(int))]
-            if len(found)
-            else found
+        places = (
+            places[np.unique(np.linspace(0, len(places) - 1, asked).astype(int))]
+            if len(places)
+            else places
         )
     else:
-        found = found[np.isin(found[:, 0], asked)]
-    return [AskedPlace(*row) for row in found.tolist()]
+        places = places[np.isin(places[:, 0], asked)]
+    return [AskedPlace(*row) for row in places.tolist()]
 
 
 class Expectations:
@@ -83,11 +83,13 @@ class Expectations:
         self._batches: dict[tuple[tuple[int, ...], ...], EvalBatch] = {}
         self._known: dict[tuple[str, tuple[int, ...]], Tensor] = {}
 
-    def log_probs(self, name: str, rule: Rule, rows: Sequence[tuple[int, ...]]) -> Tensor:
+    def log_probs(self, name: str, predictor: Predictor, rows: Sequence[tuple[int, ...]]) -> Tensor:
         """Return log-probabilities (R, V) in nats of a method after rows of pieces."""
         if left := [row for row in rows if (name, row) not in self._known]:
-            found = rule.log_probs(self._batch(tuple(left))).cpu()
-            self._known |= {(name, row): each for row, each in zip(left, found, strict=True)}
+            computed = predictor.log_probs(self._batch(tuple(left))).cpu()
+            self._known |= {
+                (name, row): log_prob for row, log_prob in zip(left, computed, strict=True)
+            }
         return torch.stack([self._known[name, row] for row in rows])
 
     def _batch(self, rows: tuple[tuple[int, ...], ...]) -> EvalBatch:
@@ -97,7 +99,7 @@ class Expectations:
         if rows not in self._batches:
             left = [row for row in rows if row not in self._states]
             for row, states in zip(
-                left, self._base.branches([self._ids(row) for row in left]), strict=True
+                left, self._base.continuations([self._ids(row) for row in left]), strict=True
             ):
                 self._states |= {row[: at + 1]: state for at, state in enumerate(states)}
             states = torch.stack([self._states[row] for row in rows])
@@ -144,13 +146,13 @@ class WordsAsked(Notes):
     a list of ten and the letters ``typed`` until a list of three has it, both NEVER without it.
 
     Args:
-        rules: rules by name.
+        predictors: rules by name.
         texts: what each piece does to the word before it.
         stream: the text.
         places: the words that are asked for, in the order of the text.
     """
 
-    rules: Mapping[str, Rule]
+    predictors: Mapping[str, Predictor]
     texts: PieceTexts
     stream: EvaluationStream
     places: Sequence[AskedPlace]
@@ -163,7 +165,7 @@ class WordsAsked(Notes):
         if not places:
             return
         inputs = torch.from_numpy(self.stream.inputs).to(context.head.weight.device)
-        with base.aside():
+        with base.preserve_state():
             for place in places:
                 state = base.read(inputs[begin : place.begin + 1])[-1]
                 begin, order = (
@@ -188,12 +190,12 @@ class WordsAsked(Notes):
         asked = Asked(core, tuple(ids), new=bool(before) and not before[-1].isspace())
         after = len(graphemes(word)) - len(graphemes(core))  # punctuation is typed
         columns = {"word": place.word}
-        for number, (name, rule) in enumerate(self.rules.items()):
+        for number, (name, predictor) in enumerate(self.predictors.items()):
 
             def expect(
-                rows: Sequence[tuple[int, ...]], name: str = name, rule: Rule = rule
+                rows: Sequence[tuple[int, ...]], name: str = name, predictor: Predictor = predictor
             ) -> tuple[Tensor, Tensor]:
-                log_probs = ahead.log_probs(name, rule, rows)
+                log_probs = ahead.log_probs(name, predictor, rows)
                 return log_probs, log_probs
 
             ranked = partial(rank_of, expect, self.texts, asked)
@@ -205,15 +207,15 @@ class WordsAsked(Notes):
     def guesses(self, stream: EvaluationStream) -> dict[str, Guesses]:
         """Return ranks and keystrokes of words, by method."""
         columns, letters = self.columns(), letters_of(stream)
-        found = {}
-        for number, name in enumerate(self.rules):
+        by_name = {}
+        for number, name in enumerate(self.predictors):
             rank, keys = np.full(len(letters), NOT_ASKED), letters + 1
             if columns:
                 rank[columns["word"]] = columns[f"rank {number}"]
                 typed: Ints = columns[f"typed {number}"]
                 keys[columns["word"]] = np.where(typed == NEVER, keys[columns["word"]], typed + 1)
-            found[name] = Guesses(rank, keys)
-        return found
+            by_name[name] = Guesses(rank, keys)
+        return by_name
 
 
 def _letters(word: str, rank: Callable[[str], int]) -> int:

@@ -34,13 +34,13 @@ def spaced(text: str, words: Sequence[str]) -> list[str]:
     """Return words with the blanks before them in a text; with a single one where the text has
     another spelling.
     """
-    found, at = [], 0
+    spaced_words, at = [], 0
     for word in words:
         begin = text.find(word, at, at + NEAR + len(word))
         gap = " " if begin < 0 else text[at:begin]
-        found.append((" " if gap.strip(" \t\r") else gap) + word)
+        spaced_words.append((" " if gap.strip(" \t\r") else gap) + word)
         at = at if begin < 0 else begin + len(word)
-    return found
+    return spaced_words
 
 
 def _lines(words: Sequence[str]) -> Iterator[list[str]]:
@@ -49,5 +49,5 @@ def _lines(words: Sequence[str]) -> Iterator[list[str]]:
     for word in words:
         numbers.append(number)
         number += word == EOS
-    for _, line in groupby(zip(numbers, words, strict=True), key=lambda each: each[0]):
+    for _, line in groupby(zip(numbers, words, strict=True), key=lambda numbered: numbered[0]):
         yield [word for _, word in line if word != EOS]

@@ -24,12 +24,12 @@ from hebblm.api.language_model import LanguageModel, load
 from hebblm.errors import UserError
 from hebblm.models.huggingface.model import HuggingFaceModel, longest
 from hebblm.reader.inputs import Text
-from hebblm.runtime.progress import say, track
+from hebblm.runtime.progress import log, track
 
 GENERATED = 256  # tokens of an answer, if the task does not say
 HARNESS_DEVICE = "cuda:0"
 """Device of the harness's command if you name none."""
-LONGEST = 8192
+MAX_CONTEXT_TOKENS = 8192
 """Tokens of a window by default; keys and values of more may not fit into memory with the
 weights.
 """
@@ -77,7 +77,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         if not pretrained:
             raise UserError("no model is named; name one with --model_args pretrained=NAME")
         if device == HARNESS_DEVICE and not torch.cuda.is_available():
-            say(
+            log(
                 f"torch finds no CUDA device; {pretrained} is read on the CPU instead of the "
                 f"harness's {device}"
             )
@@ -128,7 +128,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         try:
             return str(render(chat_history))
         except TemplateError as error:
-            say(
+            log(
                 f"the chat template refuses the conversation ({error}); the system message is left "
                 "out"
             )
@@ -227,10 +227,12 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
 
 
 def widened(lm: LanguageModel, stride: int | None) -> LanguageModel:
-    """Give a model of pieces the longest window that it allows, at most ``LONGEST`` tokens."""
+    """Give a model of pieces the longest window that it allows, at most ``MAX_CONTEXT_TOKENS``
+    tokens.
+    """
     if not isinstance(lm.model, HuggingFaceModel):
         return lm
-    context = max(lm.model.context, min(LONGEST, longest(lm.model.model.config) or 0))
+    context = max(lm.model.context, min(MAX_CONTEXT_TOKENS, longest(lm.model.model.config) or 0))
     return replace(
         lm, model=replace(lm.model, context=context, stride=stride or max(1, context // 2))
     )

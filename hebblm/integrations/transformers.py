@@ -75,7 +75,7 @@ class AdaptedLogitsProcessor(LogitsProcessor):
 
         model = reader.model
         hooks = [
-            model.found.module.register_forward_pre_hook(note_states),
+            model.found_head.module.register_forward_pre_hook(note_states),
             model.model.register_forward_hook(note_pass, with_kwargs=True),
         ]
         self._open = weakref.finalize(self, _remove, hooks)

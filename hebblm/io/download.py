@@ -15,23 +15,14 @@ from typing import Any
 
 from hebblm.errors import UserError, unreadable
 from hebblm.io.files import sha256
-from hebblm.io.locks import held
-from hebblm.runtime.progress import bar, say
+from hebblm.io.locks import file_lock
+from hebblm.runtime.folders import cache_dir as cache_dir
+from hebblm.runtime.progress import bar, log
 
 MIRROR = "HEBBLM_MIRROR"
 CHUNK = 1 << 16
 PATIENCE = 30  # seconds for a server to answer
 HUB_PATIENCE = 10  # seconds for the hub to do so
-
-
-def cache_dir() -> Path:
-    """Return the user's cache: ``$HEBBLM_CACHE``, or ``~/.cache/hebblm``."""
-    try:
-        return Path(os.environ.get("HEBBLM_CACHE") or Path.home() / ".cache" / "hebblm")
-    except RuntimeError as error:
-        raise UserError(
-            "no home folder is known; set HEBBLM_CACHE to a folder that you can write"
-        ) from error
 
 
 def data_dirs() -> tuple[Path, ...]:
@@ -80,16 +71,16 @@ def checked(path: Path, known: str | None, *, required: bool = False) -> str:
     With ``required`` another hash is an error, for formats that can do harm.
     """
     try:
-        found = sha256(path)
+        digest = sha256(path)
     except OSError as error:
         raise unreadable(path, error) from error
-    if known is not None and found != known:
+    if known is not None and digest != known:
         if required:
             raise UserError(
-                f"{path} has sha256 {found}, not {known}; remove it or put the original file there"
+                f"{path} has sha256 {digest}, not {known}; remove it or put the original file there"
             )
-        say(f"{path} is not the original file (its sha256 is {found}, not {known})")
-    return found
+        log(f"{path} is not the original file (its sha256 is {digest}, not {known})")
+    return digest
 
 
 def load_dataset(identifier: str, config: str | None, *, name: str, remedy: str) -> Any:
@@ -185,7 +176,7 @@ def _download(name: str, target: Path, urls: Sequence[str], known: str, remedy: 
     for url in urls:
         try:
             # a file with this hash is not fetched again
-            with held(target, name), _DownloadBar(name) as shown:
+            with file_lock(target, name), _DownloadBar(name) as shown:
                 downloader = pooch.HTTPDownloader(
                     progressbar=shown, timeout=PATIENCE, chunk_size=CHUNK
                 )

@@ -24,7 +24,7 @@ T = TypeVar("T")
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 62))]
 """A whole number that counts something."""
 
-SEAL = "document_sha256"
+CHECKSUM = "document_sha256"
 """The key of a JSON object's hash of all its other keys."""
 
 _UMASK = Lock()
@@ -91,10 +91,10 @@ def recover(path: Path) -> None:
         _sweep(path)
 
 
-def check_own(folder: Path, own: Collection[str]) -> None:
+def check_own(folder: Path, expected: Collection[str]) -> None:
     """Refuse to replace a folder that holds files other than those written there."""
     others = (
-        sorted(path.name for path in folder.iterdir() if path.name not in own)
+        sorted(path.name for path in folder.iterdir() if path.name not in expected)
         if folder.is_dir()
         else []
     )
@@ -108,9 +108,9 @@ def check_own(folder: Path, own: Collection[str]) -> None:
 def umask() -> int:
     """Return the permissions that new files of this process do not get."""
     with _UMASK:  # it can only be read by setting it
-        found = os.umask(0)
-        os.umask(found)
-    return found
+        mask = os.umask(0)
+        os.umask(mask)
+    return mask
 
 
 def _concerns(filename: object, path: Path, temporary: Path | None) -> bool:
@@ -178,7 +178,7 @@ def write_json(path: Path, value: Any, *, seal: bool = False) -> None:
 
 
 def sealed(value: dict[str, Any]) -> dict[str, Any]:
-    return {**value, SEAL: _seal_of(value)}
+    return {**value, CHECKSUM: _checksum_of(value)}
 
 
 def read_json(path: Path) -> Any:
@@ -189,7 +189,7 @@ def read_json(path: Path) -> Any:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path} is not valid JSON ({error}); restore or recreate it") from error
-    if isinstance(value, dict) and SEAL in value and value.pop(SEAL) != _seal_of(value):
+    if isinstance(value, dict) and CHECKSUM in value and value.pop(CHECKSUM) != _checksum_of(value):
         raise UserError(f"{path} was changed since it was written; restore or recreate it")
     return value
 
@@ -199,9 +199,9 @@ def read_record(kind: type[T], path: Path, remedy: str, schema: str | None = Non
     msgspec knows.
     """
     value = read_json(path)
-    found = value.get("schema") if isinstance(value, dict) else None
-    if schema is not None and found != schema:
-        raise UserError(f"{path} is not of schema {schema} but {found!r:.60}; {remedy}")
+    own_schema = value.get("schema") if isinstance(value, dict) else None
+    if schema is not None and own_schema != schema:
+        raise UserError(f"{path} is not of schema {schema} but {own_schema!r:.60}; {remedy}")
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -211,12 +211,12 @@ def read_record(kind: type[T], path: Path, remedy: str, schema: str | None = Non
 def read_bytes(path: Path, most: int) -> bytes:
     """Return the content of a plain file; pipes and devices may never end and are refused."""
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
             raise UserError(f"{path} {lack(path)}; name a file")
-        if found.st_size > most:
+        if status.st_size > most:
             raise UserError(
-                f"{path} has {found.st_size:,} bytes, more than {most:,}; name another file"
+                f"{path} has {status.st_size:,} bytes, more than {most:,}; name another file"
             )
         return path.read_bytes()
     except OSError as error:
@@ -230,7 +230,7 @@ def lack(path: Path) -> str:
     return "is not a plain file" if os.path.lexists(path) else "does not exist"
 
 
-def _seal_of(value: dict[str, Any]) -> str:
+def _checksum_of(value: dict[str, Any]) -> str:
     """Return the hash of a JSON object, whatever the order of its keys."""
     plain = json.loads(json.dumps(value))
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
@@ -250,11 +250,11 @@ def hash_of_code(*places: Path) -> str:
     """Return the hash of Python files or folders of them; a commit does not show changes of the
     checkout.
     """
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for place in places:
         for path in sorted(place.rglob("*.py")) or [place]:
-            found.update(path.read_bytes())
-    return found.hexdigest()
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def check_writable(folder: Path) -> None:
@@ -262,7 +262,7 @@ def check_writable(folder: Path) -> None:
 
     A folder that this creates is removed again.
     """
-    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -270,6 +270,6 @@ def check_writable(folder: Path) -> None:
     except OSError as error:
         raise unwritable(folder, error) from error
     finally:
-        for place in made:
+        for place in missing:
             with contextlib.suppress(OSError):
                 place.rmdir()

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from hebblm.errors import UserError, unwritable
 from hebblm.io.files import umask
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 
 _HELD: set[tuple[Path, int]] = set()  # places of this process, each by a thread
 
 
 @contextlib.contextmanager
-def held(path: Path, what: str, *, wait: bool = True, again: bool = False) -> Iterator[bool]:
+def file_lock(path: Path, what: str, *, wait: bool = True, again: bool = False) -> Iterator[bool]:
     """Lock a place while the block writes there; other processes wait until this one ends or dies.
 
     The system releases the lock of a killed process. Its file next to ``path`` stays, and the next
@@ -30,8 +30,8 @@ def held(path: Path, what: str, *, wait: bool = True, again: bool = False) -> It
     from filelock import FileLock, Timeout  # waits are rare, and the import takes a while
 
     place = _place(path)
-    own = (place, threading.get_ident())
-    if again and own in _HELD:
+    key = (place, threading.get_ident())
+    if again and key in _HELD:
         yield False
         return
     missing = [folder for folder in place.parents if not folder.exists()]
@@ -47,16 +47,16 @@ def held(path: Path, what: str, *, wait: bool = True, again: bool = False) -> It
             if not wait:
                 raise UserError(f"{busy}; wait until it ends, or choose another folder") from error
             waited = True
-            say(f"{busy}: waiting until it ends")
+            log(f"{busy}: waiting until it ends")
             lock.acquire()
         place.write_text(f"{Path(sys.argv[0]).name} (process {os.getpid()})", encoding="utf-8")
     except OSError as error:
         raise unwritable(path, error) from error
-    _HELD.add(own)
+    _HELD.add(key)
     try:
         yield waited
     finally:
-        _HELD.discard(own)
+        _HELD.discard(key)
         # A process that waits for a file that is gone makes another one.
         with contextlib.suppress(OSError):
             place.unlink()
@@ -69,7 +69,7 @@ def held(path: Path, what: str, *, wait: bool = True, again: bool = False) -> It
 def remove_left(path: Path) -> None:
     """Remove the lock of a process that was killed after it had written everything."""
     if _place(path).exists():
-        with contextlib.suppress(UserError), held(path, "", wait=False):
+        with contextlib.suppress(UserError), file_lock(path, "", wait=False):
             pass
 
 

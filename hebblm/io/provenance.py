@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from hebblm import kernels
 from hebblm.runtime.ranks import current
 
 PACKAGES = (
@@ -24,6 +25,7 @@ PACKAGES = (
     "scikit-learn",
     "transformers",
     "tokenizers",
+    "numba",
 )
 
 
@@ -40,6 +42,7 @@ def provenance(command: str, *, device: str, seed: int) -> dict[str, Any]:
         "versions": versions(),
         "device": device,
         "threads": torch.get_num_threads(),
+        "kernels": kernels.description(),
         **({} if ranks.size == 1 else {"processes": ranks.size, "backend": ranks.backend}),
         "seed": seed,
     }

@@ -29,9 +29,9 @@ def write_tensors(
     ``record`` is a JSON object. It goes into the header under the ``kind`` of file, so that it
     always belongs to the tensors.
     """
-    plain, beside = {name: _alone(tensor) for name, tensor in tensors.items()}, dict(record or {})
+    plain, fields = {name: _alone(tensor) for name, tensor in tensors.items()}, dict(record or {})
     # A single entry: the library writes several in an order that changes from run to run.
-    header = {kind: json.dumps({**beside, HASH: _hash(plain, beside)}, sort_keys=True)}
+    header = {kind: json.dumps({**fields, HASH: _hash(plain, fields)}, sort_keys=True)}
     with atomic_path(path) as temporary:
         # As bytes: if the library itself writes the file, its error hides the cause.
         temporary.write_bytes(save(plain, header))
@@ -76,7 +76,9 @@ def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors of a group under their own names; the inverse of :func:`prefixed`."""
     return {
-        name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
     }
 
 
@@ -90,15 +92,15 @@ def _alone(tensor: Tensor) -> Tensor:
 
 def _hash(tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> str:
     """Return the hash of tensors, their names, types and shapes, and their record."""
-    found = hashlib.sha256(json.dumps(record, sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(record, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         # A copy: a tensor that shares its memory with NumPy cannot be resized any more.
-        found.update(
+        digest.update(
             tensor.clone(memory_format=torch.contiguous_format)
             .view(-1)
             .view(torch.uint8)
             .numpy()
             .data
         )
-    return found.hexdigest()
+    return digest.hexdigest()

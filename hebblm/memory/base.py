@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from hebblm.memory.faiss_index import TrainedIndex
-from hebblm.memory.nearest import Ranked, gather
+from hebblm.memory.found import Found
+from hebblm.memory.nearest import Ranked
 from hebblm.memory.store import Entries
 from hebblm.types import Neighbors
 
 
-def rooted(states: Tensor) -> Tensor:
+def signed_sqrt(states: Tensor) -> Tensor:
     """``sign(h) sqrt(|h|)`` of every number of states: the signed square root (Perronnin, Sanchez
     and Mensink 2010).
 
@@ -49,8 +50,8 @@ class AnyMemory(ABC):
     nor shared.
     """
 
-    rooted: bool = False
-    """Whether keys are square roots of states, see :func:`rooted`."""
+    signed_sqrt: bool = False
+    """Whether keys are square roots of states, see :func:`signed_sqrt`."""
 
     @property
     @abstractmethod
@@ -74,7 +75,7 @@ class AnyMemory(ABC):
         """Free memory that can be filled again: pages of keys that were read from disk."""
         return
 
-    def note(self, labels: Sequence[Tensor]) -> None:
+    def observe_ranks(self, labels: Sequence[Tensor]) -> None:
         """Record the labels (M,) that each process has written, if several processes share the
         memory.
         """
@@ -108,11 +109,11 @@ class AnyMemory(ABC):
 
     def keys_of(self, states: Tensor) -> Tensor:
         """Return the keys (..., D) to store and search for states (..., D)."""
-        return rooted(states) if self.rooted else states
+        return signed_sqrt(states) if self.signed_sqrt else states
 
     def states_of(self, keys: Tensor) -> Tensor:
         """Return the states (..., D) of stored keys (..., D)."""
-        return squared(keys) if self.rooted else keys
+        return squared(keys) if self.signed_sqrt else keys
 
     def search(self, queries: Tensor, k: int) -> Neighbors:
         """Return the ``k`` nearest entries of each query (N, D); the mask leaves out missing ones.
@@ -120,7 +121,11 @@ class AnyMemory(ABC):
         Raises:
             UserError: ``k`` below 1, or a query that is not finite.
         """
-        return gather(self.segments(), self.nearest(queries, k), queries)
+        return self.find(queries, k).neighbors(queries.dtype)
+
+    def find(self, queries: Tensor, k: int) -> Found:
+        """Search as :meth:`search` does, and leave the keys where they are."""
+        return Found.at(self.segments(), self.nearest(queries, k), queries.device)
 
     def span(self, every: int) -> int | None:
         """Return how many tokens from here on can be searched at once, if ``every`` tokens are
@@ -161,7 +166,7 @@ class AnyMemory(ABC):
         return {
             "kind": self.kind,
             "dtype": dtype,
-            "keys": "root" if self.rooted else "state",
+            "keys": "root" if self.signed_sqrt else "state",
             "entries": len(self),
             **self.settings(),
         }

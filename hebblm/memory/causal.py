@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from hebblm.memory.base import AnyMemory
-from hebblm.memory.nearest import Ranked, checked, gather, listed_distances, merge, nearest, shifted
+from hebblm.memory.found import Found
+from hebblm.memory.nearest import Ranked, checked, listed_distances, merge, nearest, shifted
 from hebblm.memory.store import Entries, EntryStore
 from hebblm.types import Neighbors
 
@@ -46,10 +47,15 @@ class WrittenBlock:
         self._visible = visible.to(like.device)
 
     def search(self, k: int) -> Neighbors:
-        return self.gather(self.nearest(k))
+        return self.find(k).neighbors(self.queries.dtype)
 
-    def gather(self, ranked: Ranked) -> Neighbors:
-        return gather([*self._stored, self._rows], ranked, self.queries)
+    def find(self, k: int) -> Found:
+        """Search, and leave the keys where they are."""
+        return self.found(self.nearest(k))
+
+    def found(self, ranked: Ranked) -> Found:
+        """Return the entries at ``ranked`` positions (N, K)."""
+        return Found.at([*self._stored, self._rows], ranked, self.queries.device)
 
     def nearest(self, k: int) -> Ranked:
         """Return distances and positions (N, K) only; on equal distances the older entry comes
@@ -112,5 +118,5 @@ def occurrences(wanted: Tensor, values: Tensor, last: Tensor) -> Tensor:
     places[values] = torch.arange(len(values), device=values.device)
     running = values.new_zeros(len(values) + 1, len(values) + 1)
     running[1:].scatter_(1, places.index_select(0, values)[:, None], 1)
-    found = places.index_select(0, wanted.flatten()).view(wanted.shape)  # (N, K)
-    return running.cumsum(0).index_select(0, last).gather(1, found)
+    before = places.index_select(0, wanted.flatten()).view(wanted.shape)  # (N, K)
+    return running.cumsum(0).index_select(0, last).gather(1, before)

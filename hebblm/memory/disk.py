@@ -212,18 +212,22 @@ def _merged(first: Any, paths: Sequence[Path], place: Path) -> Any:
     """
     faiss = load_faiss()
 
-    def each() -> Iterator[Any]:
+    def inverted_lists() -> Iterator[Any]:
         yield faiss.extract_index_ivf(first).invlists
         for path in paths:
             index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
             yield faiss.extract_index_ivf(index).invlists
 
     # (parts, lists)
-    sizes = np.array([[part.list_size(number) for number in range(part.nlist)] for part in each()])
+    sizes = np.array(
+        [[part.list_size(number) for number in range(part.nlist)] for part in inverted_lists()]
+    )
     totals, width = sizes.sum(0), faiss.extract_index_ivf(first).code_size
     begins = (np.cumsum(totals) - totals) * (width + 8)  # (lists,) bytes
     with atomic_path(place) as temporary, temporary.open("wb") as stream:
-        for part, count, before in zip(each(), sizes, np.cumsum(sizes, 0) - sizes, strict=True):
+        for part, count, before in zip(
+            inverted_lists(), sizes, np.cumsum(sizes, 0) - sizes, strict=True
+        ):
             for number in np.flatnonzero(count).tolist():
                 size = int(count[number])
                 codes = faiss.rev_swig_ptr(part.get_codes(number), size * width)

@@ -44,7 +44,7 @@ def build_memory(
             needs a missing FAISS.
     """
     memory = _build(dim, config, device, work)
-    memory.rooted = config.keys == "root"
+    memory.signed_sqrt = config.keys == "root"
     return memory
 
 
@@ -121,7 +121,7 @@ def load_memory(
     check_owner(manifest, folder, model_hash=model_hash, dictionary_hash=dictionary_hash)
     check_files(manifest, folder, quick=manifest.store == "disk")
     memory = _load(manifest, folder, mmap, device)
-    memory.rooted = manifest.keys == "root"
+    memory.signed_sqrt = manifest.keys == "root"
     return memory
 
 

@@ -130,8 +130,8 @@ def train(index: Any, keys: Tensor, release: Callable[[], None] = lambda: None) 
     chosen = np.sort(np.random.default_rng(SEED).choice(len(keys), size, replace=False))
     sample = torch.empty(size, keys.shape[1], dtype=torch.float32)
     places = torch.from_numpy(chosen).to(keys.device)
-    for rows, some in zip(torch.split(sample, SOME), torch.split(places, SOME), strict=True):
-        rows.copy_(keys.index_select(0, some))
+    for rows, part in zip(torch.split(sample, SOME), torch.split(places, SOME), strict=True):
+        rows.copy_(keys.index_select(0, part))
         release()
     index.train(sample.numpy())
 
@@ -184,8 +184,10 @@ def propose(index: Any, queries: Tensor, count: int) -> Tensor:
     missing ones.
     """
     if _on_gpu(index):
-        found: Tensor = index.search(queries.float().contiguous(), min(count, GPU_CANDIDATES))[1]
-        return found
+        candidates: Tensor = index.search(queries.float().contiguous(), min(count, GPU_CANDIDATES))[
+            1
+        ]
+        return candidates
     return torch.from_numpy(index.search(as_float32(queries), count)[1])
 
 
@@ -209,10 +211,10 @@ def listed_distances(queries: Tensor, keys: Tensor, ids: Tensor) -> Tensor:
     faiss = load_faiss()
     asked, stored = as_float32(queries), as_float32(keys)
     listed = np.ascontiguousarray(ids.clamp_min(0).numpy())
-    found = np.empty(listed.shape, dtype=np.float32)
-    pointers = (faiss.swig_ptr(array) for array in (found, asked, stored, listed))
+    distances = np.empty(listed.shape, dtype=np.float32)
+    pointers = (faiss.swig_ptr(array) for array in (distances, asked, stored, listed))
     faiss.fvec_L2sqr_by_idx(*pointers, keys.shape[1], *listed.shape)
-    return torch.from_numpy(found)
+    return torch.from_numpy(distances)
 
 
 def as_float32(keys: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:

@@ -48,11 +48,11 @@ class Followers(HashTable):
             numbers.append(np.repeat(np.arange(len(contexts)), length))
             inside = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
             rows.append(run[np.repeat(begin, length) + inside] & TOKEN)
-        found = np.concatenate(rows)
+        entries = np.concatenate(rows)
         return (
             np.concatenate(numbers),
-            tokens_of(self.keys[found]),
-            self["count"][found].astype(np.int64),
+            tokens_of(self.keys[entries]),
+            self["count"][entries].astype(np.int64),
         )
 
     def _list(self) -> None:

@@ -80,7 +80,7 @@ class HashTable:
             self._place(np.arange(begin, min(begin + BLOCK, self.size)))
         return np.arange(first, self.size)
 
-    def found(self, keys: Keys) -> Ints:
+    def found_or_inserted(self, keys: Keys) -> Ints:
         """Return the rows (N,) of distinct keys (N,), and insert those that are not there yet."""
         rows = self.find(keys)
         rows[rows == ABSENT] = self.insert(keys[rows == ABSENT])

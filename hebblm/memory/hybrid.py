@@ -126,9 +126,9 @@ class HybridMemory(AnyMemory):
                 "memory.capacity unset"
             )
         bulk = shared.bulk if isinstance(shared, HybridMemory) else shared
-        own = FlatMemory(bulk.dim, dtype=bulk.dtype, device=bulk.segments()[0].keys.device)
-        memory = cls(bulk, own, flush_at=sys.maxsize)
-        memory.rooted = shared.rooted
+        recent = FlatMemory(bulk.dim, dtype=bulk.dtype, device=bulk.segments()[0].keys.device)
+        memory = cls(bulk, recent, flush_at=sys.maxsize)
+        memory.signed_sqrt = shared.signed_sqrt
         return memory
 
     def _flush(self) -> None:

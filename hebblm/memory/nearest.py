@@ -9,6 +9,7 @@ examined.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -17,8 +18,7 @@ from torch import Tensor
 from hebblm.errors import UserError
 from hebblm.memory import faiss_index
 from hebblm.memory.store import Entries, check_tensors
-from hebblm.runtime.blocks import side_by_side
-from hebblm.types import Neighbors
+from hebblm.runtime.blocks import in_parallel
 
 CPU_CHUNK_BYTES = 32 << 20
 CUDA_CHUNK_BYTES = 1 << 30
@@ -276,65 +276,37 @@ def checked(queries: Tensor, entries: Entries, k: int) -> Tensor:
     return queries.detach().to(entries.keys.device)
 
 
-def gather(segments: list[Entries], ranked: Ranked, queries: Tensor) -> Neighbors:
-    """Return the entries at ``ranked`` positions (N, K), which count through all segments.
+def gather_keys(segments: Sequence[Entries], ids: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the keys (N, K, D) at positions (N, K), which count through all segments; zero at -1.
 
-    Keys take the dtype of the queries (N, D), and everything takes their device. The result has
-    log-normalisers if every segment has them.
+    They take the given dtype.
     """
-    dtype = queries.dtype
-    mask = ranked.ids >= 0  # (N, K)
-    start = len(segments[0])
-    keys, values, logs = _take(segments[0], ranked.ids.masked_fill(ranked.ids >= start, -1), dtype)
-    for segment in segments[1:]:
-        within = (ranked.ids >= start) & (ranked.ids < start + len(segment))
-        chosen = ranked.ids[within] - start
-        keys[within], values[within] = segment.keys[chosen].to(dtype), segment.values[chosen]
-        if logs is None or segment.log_normalizers is None:
-            logs = None
-        else:
-            logs[within] = segment.log_normalizers[chosen]
+    dim = segments[0].keys.shape[1]
+    keys = torch.empty(*ids.shape, dim, dtype=dtype, device=ids.device)
+    places = ids.flatten()  # (N K,)
+    rows = keys.view(-1, dim)
+    start = 0
+    for number, segment in enumerate(segments):
+        if number == 0 and len(segment):
+            _copy_first(segment.keys, places, rows)
+        elif len(segment):
+            within = (places >= start) & (places < start + len(segment))
+            rows[within] = segment.keys[places[within] - start].to(dtype)
         start += len(segment)
-    empty = ~mask
+    empty = places < 0
     if bool(empty.any()):
-        keys[empty] = 0
-        values[empty] = 0
-        if logs is not None:
-            logs[empty] = 0
-    device = queries.device
-    return Neighbors(
-        keys=keys.to(device),
-        values=values.to(device),
-        distances=ranked.distances.to(device),
-        mask=mask.to(device),
-        log_normalizers=None if logs is None else logs.to(device),
-    )
+        rows[empty] = 0
+    return keys
 
 
-def _take(
-    entries: Entries, ids: Tensor, dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return keys (N, K, D), values (N, K) and log-normalisers (N, K); those at -1 are
+def _copy_first(keys: Tensor, places: Tensor, rows: Tensor) -> None:
+    """Copy the keys at ``places`` (m,) to rows (m, D); what places outside the keys get is
     unspecified.
     """
-    dim = entries.keys.shape[1]
-    if not len(entries):
-        logs = (
-            None if entries.log_normalizers is None else torch.zeros_like(ids, dtype=torch.float32)
-        )
-        return (
-            torch.zeros(*ids.shape, dim, dtype=dtype, device=ids.device),
-            torch.zeros_like(ids),
-            logs,
-        )
-    keys = torch.empty(*ids.shape, dim, dtype=dtype, device=ids.device)
-    flat = ids.clamp_min(0).flatten()  # (N K,)
-    rows = keys.view(-1, dim)
+    inside = places.clamp(0, len(keys) - 1)
 
     def take(block: slice) -> None:
-        rows[block] = entries.keys.index_select(0, flat[block])
+        rows[block] = keys.index_select(0, inside[block])
 
-    side_by_side(take, row_slices(len(flat), dim * dtype.itemsize, ids.device), ids.device)
-    values = entries.values.index_select(0, flat).view_as(ids)
-    logs = entries.log_normalizers
-    return keys, values, None if logs is None else logs.index_select(0, flat).view_as(ids)
+    parts = row_slices(len(places), rows.shape[1] * rows.element_size(), rows.device)
+    in_parallel(take, parts, rows.device)

@@ -166,12 +166,16 @@ class NGrams:
         # all lengths at once
         keys, tokens = keys[there], np.broadcast_to(tokens[:, None], there.shape)[there]
         unique, number = np.unique(keys, return_inverse=True)
-        rows = self._contexts.found(unique)
+        rows = self._contexts.found_or_inserted(unique)
         self._count(*np.unique(Followers.keys_of(rows[number], tokens), return_counts=True))
 
     def _count(self, keys: Keys, added: npt.NDArray[np.signedinteger]) -> None:
         """Add to the counts of distinct pairs, and to the statistics of their contexts."""
-        rows, owners, table = self._pairs.found(keys), contexts_of_keys(keys), self._contexts
+        rows, owners, table = (
+            self._pairs.found_or_inserted(keys),
+            contexts_of_keys(keys),
+            self._contexts,
+        )
         before = self._pairs["count"][rows]
         after = before + added.astype(np.int32)
         self._pairs["count"][rows] = after
@@ -223,7 +227,7 @@ class NGrams:
         scales = [np.ones(count)]
         for level in reversed(levels):
             scales.append(scales[-1] * np.where(level.reached, level.given, 1))
-        found = lowest * scales.pop()[:, None]
+        probabilities = lowest * scales.pop()[:, None]
         stored = self._contexts.find(rows.keys()).reshape(-1, count)
         before = (rows.streams[:, None] == added.streams) & (
             np.arange(count) < rows.visible[:, None]
@@ -232,10 +236,10 @@ class NGrams:
             shares = np.where(level.reached, scale / level.total, 0)
             if n:
                 before &= rows.contexts[:, None, n - 1] == rows.contexts[:, n - 1]
-                self._share_followers(found, stored[n], shares, level.discounts)
+                self._share_followers(probabilities, stored[n], shares, level.discounts)
             else:
                 words = self._words[:vocabulary]
-                for row, share in zip(found, shares, strict=True):
+                for row, share in zip(probabilities, shares, strict=True):
                     row[: len(words)] += share * words
             at, which = np.nonzero(before & level.reached[:, None])
             if len(at):
@@ -243,9 +247,9 @@ class NGrams:
                 at, tokens = np.divmod(places, vocabulary)
                 had = self._pairs.counts(stored[n][at], tokens)
                 change = level.discounts.left(had + more) - level.discounts.left(had)
-                found[at, tokens] += shares[at] * change
+                probabilities[at, tokens] += shares[at] * change
         with np.errstate(divide="ignore"):  # of a token that the lowest order gives nothing
-            return np.log(found, out=found)
+            return np.log(probabilities, out=probabilities)
 
     def per_occurrence(self, rows: NGramRows) -> Floats:
         """Return the part of the probability that each count of a row's token adds, (order + 1, N).
@@ -254,28 +258,28 @@ class NGrams:
         ones as well. The rest of the probability comes from the distribution below order 0. No row
         sees another.
         """
-        count, found = len(rows.tokens), np.zeros((self.order + 1, len(rows.tokens)))
+        count, weights = len(rows.tokens), np.zeros((self.order + 1, len(rows.tokens)))
         left = np.ones(count)  # share that longer contexts leave to this one
         levels = list(self._levels(self._seen(rows, rows), rows.contexts))
         for n, level in reversed(list(enumerate(levels))):
             once = level.discounts.left(level.wanted) / (level.total * np.maximum(level.wanted, 1))
-            found[n] = np.where(level.reached, left * once, 0)
+            weights[n] = np.where(level.reached, left * once, 0)
             left = np.where(level.reached, left * level.given, left)
-        return found
+        return weights
 
     def _share_followers(
-        self, found: Floats, contexts: Ints, shares: Floats, discounts: Discounts
+        self, weights: Floats, contexts: Ints, shares: Floats, discounts: Discounts
     ) -> None:
         """Add to (N, V) the probabilities of stored followers of contexts (N,), each with its share
         per count (N,).
         """
         known = np.flatnonzero((contexts != ABSENT) & (shares > 0))
         number, tokens, counts = self._pairs.lists(contexts[known])
-        if len(tokens) and tokens.max() >= found.shape[1]:
-            inside = tokens < found.shape[1]
+        if len(tokens) and tokens.max() >= weights.shape[1]:
+            inside = tokens < weights.shape[1]
             number, tokens, counts = number[inside], tokens[inside], counts[inside]
         at = known[number]
-        found[at, tokens] += shares[at] * discounts.left(counts)  # each place is there once
+        weights[at, tokens] += shares[at] * discounts.left(counts)  # each place is there once
 
     def _interpolated(self, every: _Counts, contexts: Ints, probability: Floats) -> Seen:
         """Return probabilities from the counts (L N,) of contexts of every length, the shortest
@@ -284,8 +288,10 @@ class NGrams:
         count = len(contexts)
         length, peak, total = np.zeros(count, np.int64), np.zeros(count), np.zeros(count, np.int64)
         for n, level in enumerate(self._levels(every, contexts)):
-            found = level.discounts.left(level.wanted) / level.total + level.given * probability
-            probability = np.where(level.reached, found, probability)
+            interpolated = (
+                level.discounts.left(level.wanted) / level.total + level.given * probability
+            )
+            probability = np.where(level.reached, interpolated, probability)
             length[level.reached] = n
             peak[level.reached] = (level.peak / level.total)[level.reached]
             total[level.reached] = level.total[level.reached]
@@ -348,11 +354,11 @@ class NGrams:
             ),
             return_inverse=True,
         )[1]
-        new, own = owner[:size], owner[size:]
+        new, own_rows = owner[:size], owner[size:]
         order = np.argsort(new, kind="stable")
         place = new[order] * (size + 1) + order  # ascending
-        low = np.searchsorted(place, own * (size + 1))
-        high = np.searchsorted(place, own * (size + 1) + visible)
+        low = np.searchsorted(place, own_rows * (size + 1))
+        high = np.searchsorted(place, own_rows * (size + 1) + visible)
         # How often each added pair was seen after its row is counted; that decides the change of
         # its context.
         pair = np.unique(Followers.keys_of(owner, np.r_[new_tokens, tokens]), return_inverse=True)[
@@ -408,7 +414,7 @@ class NGrams:
             ]
             tokens = ids[tokens]
         rows = np.full(len(keys), ABSENT)
-        rows[length != ABSENT] = self._contexts.found(keys[length != ABSENT])
+        rows[length != ABSENT] = self._contexts.found_or_inserted(keys[length != ABSENT])
         there = rows[owners] != ABSENT
         self._count(Followers.keys_of(rows[owners[there]], tokens[there]), counts[there])
         self.tokens += other.tokens

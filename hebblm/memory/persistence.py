@@ -92,14 +92,14 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def check_owner(manifest: Manifest, folder: Path, *, model_hash: str, dictionary_hash: str) -> None:
-    for name, found, expected in (
+    for name, value, expected in (
         ("model", manifest.model_hash, model_hash),
         ("dictionary", manifest.dictionary_hash, dictionary_hash),
     ):
-        if found != expected:
+        if value != expected:
             raise UserError(
                 f"the memory in {folder} belongs to another {name} "
-                f"(hash {found[:12]}, expected {expected[:12]}); build it again with this {name}"
+                f"(hash {value[:12]}, expected {expected[:12]}); build it again with this {name}"
             )
 
 
@@ -156,7 +156,7 @@ def _check_fields(manifest: Manifest, path: Path) -> None:
         raise UserError(f"{path} has values that contradict each other; build the memory again")
 
 
-class ReadText(TypedDict, total=False):
+class SourceText(TypedDict, total=False):
     """Record of a text that was read: its name or file, if it has one, and its known numbers."""
 
     path: str
@@ -176,7 +176,7 @@ class About(TypedDict, total=False):
     known: Count | None
     words: list[str]
     tokenizer: Literal["own", "whitespace", "moses"] | None
-    texts: list[ReadText]
+    texts: list[SourceText]
     identity: str
 
 
@@ -233,7 +233,7 @@ def save_memory(
             dtype=cast(Dtype, str(segments[0].keys.dtype).removeprefix("torch.")),
             count=len(memory),
             dim=memory.dim,
-            keys="root" if memory.rooted else "state",
+            keys="root" if memory.signed_sqrt else "state",
             capacity=settings.get("capacity"),
             flush_at=settings.get("flush_at"),
             index=IndexManifest.of(settings, trained) if "factory" in settings else None,

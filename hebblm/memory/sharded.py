@@ -13,10 +13,10 @@ from torch import Tensor
 
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.faiss_index import TrainedIndex
-from hebblm.memory.nearest import Ranked, gather
-from hebblm.memory.store import Entries, GrowingArray
+from hebblm.memory.found import Found
+from hebblm.memory.nearest import Ranked
+from hebblm.memory.store import Entries, GrowingArray, squared_norms
 from hebblm.runtime.ranks import Ranks
-from hebblm.types import Neighbors
 
 LAST = torch.iinfo(torch.int64).max
 
@@ -41,16 +41,18 @@ class ShardedMemory(AnyMemory):
 
     kind = "sharded"
 
-    def __init__(self, own: AnyMemory, ranks: Ranks) -> None:
-        if own.forgets:
+    def __init__(self, memory: AnyMemory, ranks: Ranks) -> None:
+        if memory.forgets:
             raise TypeError("a memory that forgets cannot be kept in pieces")
-        self._own = own
-        self.rooted = own.rooted
+        self._own = memory
+        self.signed_sqrt = memory.signed_sqrt
         self._ranks = ranks
-        self._counts = torch.zeros(0, dtype=torch.int64, device=own.segments()[0].values.device)
+        self._counts = torch.zeros(0, dtype=torch.int64, device=memory.segments()[0].values.device)
         self._base: tuple[Tensor, _Places] | None = None
         self._places = _Places(ranks, self._counts.device)
-        self.note(ranks.all_gather_rows(torch.cat([part.values for part in own.segments()])))
+        self.observe_ranks(
+            ranks.all_gather_rows(torch.cat([part.values for part in memory.segments()]))
+        )
 
     @property
     def dim(self) -> int:
@@ -67,29 +69,29 @@ class ShardedMemory(AnyMemory):
         """Append entries of this rank; they count after :meth:`note`."""
         self._own.add(keys, values, log_normalizers)
 
-    def note(self, labels: Sequence[Tensor]) -> None:
-        self._places.append([len(each) for each in labels])
+    def observe_ranks(self, labels: Sequence[Tensor]) -> None:
+        self._places.append([len(rows) for rows in labels])
         written = torch.cat(list(labels)).to(self._counts.device)
         if len(written):
-            found = torch.bincount(written, minlength=len(self._counts))
-            self._counts = found + _widened(self._counts, len(found))
+            counts = torch.bincount(written, minlength=len(self._counts))
+            self._counts = counts + _widened(self._counts, len(counts))
 
     def nearest(self, queries: Tensor, k: int) -> Ranked:
         asked = self._ranks.all_gather_rows(queries)  # by rank (N, D)
-        sizes = [len(each) for each in asked]
-        found = self._own.nearest(torch.cat(asked), k)
-        answers = _packed(found.distances, self._places.of_own(found.ids))  # (sum N, bytes)
+        sizes = [len(rows) for rows in asked]
+        local = self._own.nearest(torch.cat(asked), k)
+        answers = _packed(local.distances, self._places.of_own(local.ids))  # (sum N, bytes)
         received, _ = self._ranks.exchange(answers, sizes)  # from each rank N rows
         received = received.view(self._ranks.size, len(queries), answers.shape[1]).transpose(0, 1)
-        pair = found.distances[:0], found.ids[:0]
+        pair = local.distances[:0], local.ids[:0]
         columns = _unpacked(received.reshape(-1, answers.shape[1]), *pair)
-        distances, ids = (each.view(len(queries), self._ranks.size * k) for each in columns)
+        distances, ids = (rows.view(len(queries), self._ranks.size * k) for rows in columns)
         order = torch.where(ids < 0, LAST, ids).argsort(dim=1)
         distances, ids = distances.gather(1, order), ids.gather(1, order)
         distances, order = distances.sort(dim=1, stable=True)
         return Ranked(distances[:, :k].contiguous(), ids.gather(1, order)[:, :k].contiguous())
 
-    def search(self, queries: Tensor, k: int) -> Neighbors:
+    def find(self, queries: Tensor, k: int) -> Found:
         """Return the ``k`` nearest entries of each query (N, D); entries of other ranks are
         fetched, each once.
         """
@@ -99,10 +101,10 @@ class ShardedMemory(AnyMemory):
             wanted = wanted[1:]
         keys, values, logs = self._fetched(wanted)
         entries = Entries(
-            keys, values, keys.new_empty(0), None if bool(logs.isnan().any()) else logs
+            keys, values, squared_norms(keys), None if bool(logs.isnan().any()) else logs
         )
         # Without an entry the place is -1 again.
-        return gather([entries], Ranked(ranked.distances, place - missing), queries)
+        return Found.at([entries], Ranked(ranked.distances, place - missing), queries.device)
 
     def _fetched(self, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return keys (U, D), labels (U,) and log-normalisers (U,), nan if missing, of entries at
@@ -112,14 +114,14 @@ class ShardedMemory(AnyMemory):
         order = owners.argsort(stable=True)
         counts = torch.bincount(owners, minlength=self._ranks.size).tolist()
         asked, sizes = self._ranks.exchange(numbers[order], counts)
-        like = torch.empty(0, self.dim, dtype=self.dtype, device=wanted.device)
         nothing = torch.zeros(len(asked), 1, device=wanted.device)
-        found = gather(self._own.segments(), Ranked(nothing, asked[:, None]), like)
-        logs = found.log_normalizers
+        ranked = Ranked(nothing, asked[:, None])
+        fetched = Found.at(self._own.segments(), ranked, wanted.device).neighbors(self.dtype)
+        logs = fetched.log_normalizers
         logs = torch.full_like(nothing, torch.nan) if logs is None else logs
-        given = found.keys[:, 0], found.values, logs
+        given = fetched.keys[:, 0], fetched.values, logs
         received, _ = self._ranks.exchange(_packed(*given), sizes)
-        keys, values, logs = _unpacked(received, *(each[:0] for each in given))
+        keys, values, logs = _unpacked(received, *(column[:0] for column in given))
         back = order.argsort()
         return keys[back], values[back, 0], logs[back, 0]
 
@@ -186,11 +188,11 @@ class _Places:
 
     def of_own(self, numbers: Tensor) -> Tensor:
         """Return the places of this rank's entries with some numbers, of any shape; -1 stays."""
-        own = self._own.view()
-        if not len(own):
+        memory = self._own.view()
+        if not len(memory):
             return numbers
-        first = own[
-            torch.searchsorted(own[:, 0].contiguous(), numbers.contiguous(), right=True)
+        first = memory[
+            torch.searchsorted(memory[:, 0].contiguous(), numbers.contiguous(), right=True)
             .sub_(1)
             .clamp_min_(0)
         ]
@@ -205,23 +207,25 @@ class _Places:
 
 def _packed(*columns: Tensor) -> Tensor:
     """Pack tensors (N, ...) side by side as bytes (N, bytes)."""
-    return torch.cat([each.contiguous().view(torch.uint8).view(len(each), -1) if each.numel() else
-                      each.new_empty(len(each), each.shape[1:].numel() * each.element_size(),
+    return torch.cat([column.contiguous().view(torch.uint8).view(len(column),
+    -1) if column.numel() else
+                      column.new_empty(len(column),
+                      column.shape[1:].numel() * column.element_size(),
                       dtype=torch.uint8)
-                      for each in columns], dim=1)  # fmt: skip
+                      for column in columns], dim=1)  # fmt: skip
 
 
 def _unpacked(rows: Tensor, *like: Tensor) -> list[Tensor]:
     """Unpack tensors (N, ...) of the types of others; the inverse of :func:`_packed`."""
     # A single row would be contiguous in place, at an address that is not aligned.
-    widths = [each.shape[1:].numel() * each.element_size() for each in like]
+    widths = [column.shape[1:].numel() * column.element_size() for column in like]
     parts = torch.split(rows, widths, dim=1)
     return [
         part.clone(memory_format=torch.contiguous_format)
         .view(-1)
-        .view(each.dtype)
-        .view(len(rows), *each.shape[1:])
-        for part, each in zip(parts, like, strict=True)
+        .view(column.dtype)
+        .view(len(rows), *column.shape[1:])
+        for part, column in zip(parts, like, strict=True)
     ]
 
 

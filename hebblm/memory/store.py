@@ -156,12 +156,12 @@ class Entries:
     def run(self, begin: int, end: int | None = None) -> Entries:
         """Return a view from one position to another, or to the end."""
         logs = self.log_normalizers
-        some = slice(begin, end)
+        rows = slice(begin, end)
         return Entries(
-            self.keys[some],
-            self.values[some],
-            self.norms[some],
-            None if logs is None else logs[some],
+            self.keys[rows],
+            self.values[rows],
+            self.norms[rows],
+            None if logs is None else logs[rows],
         )
 
 

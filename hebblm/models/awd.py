@@ -90,18 +90,18 @@ class AwdBase(GradientBase):
         return hidden
 
     @property
-    def room(self) -> int:
+    def max_rewind(self) -> int:
         return DRAFT
 
     @torch.no_grad()
-    def back(self, count: int) -> None:
+    def rewind(self, count: int) -> None:
         """Go back to the state before the tokens read last, and read again those that stay."""
         self._state, ids = self._before
         if ids.shape[1] > count:
             self._states(ids[:, : ids.shape[1] - count])
 
     @torch.no_grad()
-    def branches(self, rows: Sequence[Tensor]) -> list[Tensor]:
+    def continuations(self, rows: Sequence[Tensor]) -> list[Tensor]:
         """Return the hidden states of all continuations at once, the shorter ones padded at their
         end.
         """

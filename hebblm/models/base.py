@@ -59,7 +59,7 @@ class StreamBase(Base, Protocol):
     """A base that can save its place in the stream, and go back there."""
 
     @property
-    def moving(self) -> bool:
+    def trains_online(self) -> bool:
         """Whether the base learns while it reads."""
 
     def stream_state(self) -> State:
@@ -68,10 +68,10 @@ class StreamBase(Base, Protocol):
     def load_stream_state(self, state: State) -> None:
         """Go on from the place of :meth:`stream_state`; the weights stay as they are."""
 
-    def aside(self) -> AbstractContextManager[None]:
+    def preserve_state(self) -> AbstractContextManager[None]:
         """Forget the tokens read in the block: the stream goes on from where it stood."""
 
-    def branches(self, rows: Sequence[Tensor]) -> list[Tensor]:
+    def continuations(self, rows: Sequence[Tensor]) -> list[Tensor]:
         """Return hidden states (N_b, D) after each token of several continuations (N_b,), which all
         begin here.
 
@@ -79,10 +79,10 @@ class StreamBase(Base, Protocol):
         """
 
     @property
-    def room(self) -> int:
+    def max_rewind(self) -> int:
         """Number of tokens that :meth:`back` could still undo at no cost."""
 
-    def back(self, count: int) -> None:
+    def rewind(self, count: int) -> None:
         """Forget the last ``count`` of the tokens read last, which must not exceed :attr:`room`."""
 
     def frozen(self) -> StreamBase:
@@ -115,10 +115,10 @@ class GradientBase(StreamBase):
         """The weights that may learn, by name."""
 
     @property
-    def room(self) -> int:
+    def max_rewind(self) -> int:
         return 0
 
-    def back(self, count: int) -> None:
+    def rewind(self, count: int) -> None:
         assert count == 0, "a base that keeps no earlier states has no room to go back"
 
     def grow(self, rows: int) -> None:
@@ -134,7 +134,7 @@ class GradientBase(StreamBase):
         """Return the mean loss () of labels (N,) after hidden states (N, D), nats."""
 
     @property
-    def moving(self) -> bool:
+    def trains_online(self) -> bool:
         return self.tracked
 
     @property
@@ -178,7 +178,7 @@ class GradientBase(StreamBase):
         return kind(list(self.parameters().values()), lr=self.update.lr)
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def preserve_state(self) -> Iterator[None]:
         before = self.stream_state()
         try:
             yield
@@ -186,11 +186,11 @@ class GradientBase(StreamBase):
             self.load_stream_state(before)
 
     @torch.no_grad()
-    def branches(self, rows: Sequence[Tensor]) -> list[Tensor]:
+    def continuations(self, rows: Sequence[Tensor]) -> list[Tensor]:
         """Return the hidden states of continuations, read one after the other."""
         states = []
         for row in rows:
-            with self.aside():
+            with self.preserve_state():
                 states.append(self.read(row))
         return states
 

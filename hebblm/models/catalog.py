@@ -101,14 +101,14 @@ def model_folder(name: Path) -> Path | None:
         other for other in known if other.startswith(f"{name}-")
     ]
     if len(meant) == 1:
-        own = meant[0]
-        if own in missing_models():
-            train = f", or train it: {CHECKOUT[own]}" if CHECKOUT[own] else ""
+        model = meant[0]
+        if model in missing_models():
+            train = f", or train it: {CHECKOUT[model]}" if CHECKOUT[model] else ""
             raise UserError(
-                f"{own} is not installed; run pip install -e . in a checkout of the "
+                f"{model} is not installed; run pip install -e . in a checkout of the "
                 f"repository{train}"
             )
-        return models_path() / own
+        return models_path() / model
     if os.path.lexists(name):
         raise UserError(f"{name} is not a folder; name the folder of a model")
     owned = "/" in str(name)  # the hub's id of such a model is near its name

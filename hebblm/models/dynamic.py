@@ -72,7 +72,7 @@ class DynamicBase:
         return self._base.head
 
     @property
-    def moving(self) -> bool:
+    def trains_online(self) -> bool:
         return True  # also at a rate of 0, where weights still decay
 
     def parameters(self) -> dict[str, nn.Parameter]:
@@ -103,15 +103,17 @@ class DynamicBase:
         self._rescale()
 
     def stream_state(self) -> State:
-        beside = {} if self.trained is None else self.trained.stream_state()
-        return {**self._base.stream_state(), **prefixed(TRAINED, beside)}
+        trained_state = {} if self.trained is None else self.trained.stream_state()
+        return {**self._base.stream_state(), **prefixed(TRAINED, trained_state)}
 
     def load_stream_state(self, state: State) -> None:
         """Go on from a state; the state of a fixed base serves both bases."""
-        own = {name: value for name, value in state.items() if not name.startswith(TRAINED)}
-        self._base.load_stream_state(own)
+        state_of_base = {
+            name: value for name, value in state.items() if not name.startswith(TRAINED)
+        }
+        self._base.load_stream_state(state_of_base)
         if self.trained is not None:
-            self.trained.load_stream_state(under(TRAINED, state) or own)
+            self.trained.load_stream_state(under(TRAINED, state) or state_of_base)
 
     def state_dict(self) -> State:
         """Return the state with the initial values of appended rows."""
@@ -120,11 +122,11 @@ class DynamicBase:
             for index, (origin, rows) in enumerate(zip(self._origin, self._rows, strict=True))
             if len(origin) > rows
         }
-        beside = {} if self.trained is None else self.trained.state_dict()
+        trained_state = {} if self.trained is None else self.trained.state_dict()
         return {
             **self._base.state_dict(),
             **grown,
-            **prefixed(TRAINED, beside),
+            **prefixed(TRAINED, trained_state),
             **self.rate_state(),
         }
 
@@ -148,24 +150,24 @@ class DynamicBase:
             self._rate.load_state_dict(known)
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def preserve_state(self) -> Iterator[None]:
         with ExitStack() as stack:
             for base in (self._base, self.trained):
                 if base is not None:
-                    stack.enter_context(base.aside())
+                    stack.enter_context(base.preserve_state())
             yield
 
-    def branches(self, rows: Sequence[Tensor]) -> list[Tensor]:
-        return self._base.branches(rows)
+    def continuations(self, rows: Sequence[Tensor]) -> list[Tensor]:
+        return self._base.continuations(rows)
 
     @property
-    def room(self) -> int:
-        return self._base.room
+    def max_rewind(self) -> int:
+        return self._base.max_rewind
 
-    def back(self, count: int) -> None:
+    def rewind(self, count: int) -> None:
         for base in (self._base, self.trained):
             if base is not None:
-                base.back(count)
+                base.rewind(count)
 
     def frozen(self) -> StreamBase:
         return self._base.frozen()
@@ -190,8 +192,8 @@ class DynamicBase:
                     p.lerp_(origin, share * self.config.decay).add_(g, alpha=-lr)
                     continue
                 scales = self._scales[index]
-                pull = scales.pull if share == 1 else share * scales.pull
-                p.lerp_(origin, pull).addcdiv_(g, scales.size, value=-lr)
+                l2_to_base = scales.l2_to_base if share == 1 else share * scales.l2_to_base
+                p.lerp_(origin, l2_to_base).addcdiv_(g, scales.size, value=-lr)
 
     def _learn_at(self, rate: StreamRate, targets: Tensor, share: float) -> None:
         """Take a step at the rate found on the stream, or go back to the trained weights."""
@@ -229,8 +231,8 @@ class DynamicBase:
             return
         for p, mean_squares in zip(self.parameters().values(), self._mean_squares, strict=True):
             rms = _fit(mean_squares.to(p.device), p.shape[0]).sqrt()
-            pull = (rms * (self.config.decay / self._average)).clamp_(max=1.0)
-            self._scales.append(_Scales(pull, rms.add_(self.config.epsilon)))
+            l2_to_base = (rms * (self.config.decay / self._average)).clamp_(max=1.0)
+            self._scales.append(_Scales(l2_to_base, rms.add_(self.config.epsilon)))
 
 
 def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> DynamicConfig:
@@ -263,7 +265,7 @@ def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> D
 class _Scales(NamedTuple):
     """Scales of one parameter, each of its shape."""
 
-    pull: Tensor  # share of the way back to the trained weights, lambda R
+    l2_to_base: Tensor  # share of the way back to the trained weights, lambda R
     size: Tensor  # what its gradients are divided by, RMS + epsilon
 
 

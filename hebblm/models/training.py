@@ -17,13 +17,13 @@ from awd_lstm.checkpoint import STATE, WEIGHTS
 from awd_lstm.document import CONFIG
 from hebblm.errors import UserError, reason
 from hebblm.io.files import sha256
-from hebblm.io.locks import held, remove_left
+from hebblm.io.locks import file_lock, remove_left
 from hebblm.models.awd import AwdModel
 from hebblm.models.catalog import cached_folder, missing_models, shipped_folder
 from hebblm.models.device import keep_freed_memory
 from hebblm.models.presets import Preset, get_preset
 from hebblm.runtime.interrupts import handled
-from hebblm.runtime.progress import bar, duration, say
+from hebblm.runtime.progress import bar, duration, log
 from hebblm.runtime.ranks import ALONE, Ranks
 from hebblm.text import PreparedCorpus
 from hebblm.text.prepared import DICTIONARY_FILE
@@ -35,7 +35,7 @@ def open_model(
     """Open a checkpoint, which must have been trained with the given dictionary."""
     model = load_checkpoint(folder, dictionary_sha256=dictionary_sha256).to(device)
     if (folder / STATE).is_file():
-        say(
+        log(
             f"warning: the training of {folder} has not ended; these are its best weights so far; "
             "run the same "
             "hebblm-train command to continue"
@@ -64,7 +64,7 @@ def obtain_model(
     if not (folder / WEIGHTS).exists():
         name = f"{preset}-{prepared.meta.name}-{prepared.meta.normalization}"
         other = "; a checkout of the repository has one" if name in missing_models() else ""
-        say(
+        log(
             f"no {preset} model of {prepared.meta.name} ({prepared.meta.normalization}) yet: "
             f"training one, kept in {folder}{other}"
         )
@@ -99,7 +99,7 @@ def train_model(
     with ExitStack() as stack, ranks.connected():
         done = ranks.leads and _is_done(prepared, preset, folder, initial)
         if ranks.leads and not done:
-            stack.enter_context(held(folder / CONFIG, f"the training on {prepared.meta.name}"))
+            stack.enter_context(file_lock(folder / CONFIG, f"the training on {prepared.meta.name}"))
             # another process may have ended it meanwhile
             done = _is_done(prepared, preset, folder, initial)
         elif ranks.leads:
@@ -177,14 +177,14 @@ def _train(
                 "corpus": _describe(prepared, sha256(folder / DICTIONARY_FILE)),
             }
         if trainer.record.segments:
-            say(
+            log(
                 f"the run that was interrupted goes on in {folder}: {trainer.record.epoch} of "
                 f"{preset.training.epochs} "
                 f"epochs are done, and {100 * trainer.record.position / len(trainer.streams):.0f} "
                 "% of the next"
             )
         elif begun:
-            say(
+            log(
                 f"the run that was interrupted in {folder} had learned nothing yet: it starts "
                 "again from the beginning"
             )
@@ -226,7 +226,7 @@ def _announce(
     """Print how long the run will take, measured on a few segments, before it starts."""
     ids, config = prepared.tokens("train"), preset.training
     seconds = training_seconds(preset.model, config, ids, device=device, ranks=together)
-    say(
+    log(
         f"{config.epochs} x {len(ids):,} tokens: about {duration(seconds)} on this machine; "
         "if it is interrupted, run the same command to continue"
     )
@@ -254,7 +254,7 @@ def _run(trainer: Trainer, name: str) -> None:
             if trainer.stopped:
                 raise KeyboardInterrupt
             trainer.stopped = True
-            say(
+            log(
                 "interrupted: the state after this segment is saved; press Ctrl-C again to stop at "
                 "once"
             )

@@ -76,8 +76,8 @@ class PieceAnswer(Answer):
         return rest_of(text.removeprefix(" ") if self._begins else text, self._prompt)
 
     def barred(self, drawn: Sequence[int]) -> Tensor | None:
-        found = decoded(self._data(drawn))
-        within = found is not None and found.partial
+        text = decoded(self._data(drawn))
+        within = text is not None and text.partial
         return ~self._pieces.continuing if within else self._pieces.continuing
 
     def fits(self, drawn: Sequence[int]) -> bool:

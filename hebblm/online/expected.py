@@ -45,10 +45,10 @@ class Suggestion(_Suggested):
         *,
         ends: bool = True,
     ) -> Suggestion:
-        made = super().__new__(cls, word, probability, unadapted)
-        made.insert_text = word if insert_text is None else insert_text
-        made.ends = ends
-        return made
+        suggestion = super().__new__(cls, word, probability, unadapted)
+        suggestion.insert_text = word if insert_text is None else insert_text
+        suggestion.ends = ends
+        return suggestion
 
 
 class Suggestions(list[Suggestion]):
@@ -61,9 +61,9 @@ class Suggestions(list[Suggestion]):
     """
 
     def __init__(
-        self, found: Iterable[Suggestion] = (), bound: float = 0.0, *, exact: bool = True
+        self, suggestions: Iterable[Suggestion] = (), bound: float = 0.0, *, exact: bool = True
     ) -> None:
-        super().__init__(found)
+        super().__init__(suggestions)
         self.bound = bound
         self.exact = exact
 
@@ -138,20 +138,20 @@ def most_probable(
         narrowed = torch.zeros_like(allowed)
         narrowed[fits] = True
         allowed &= narrowed
-    own, base = (torch.where(allowed, part.double().cpu(), 0.0) for part in (adapted, unadapted))
-    total, base_total = (float(own.sum()), float(base.sum())) if typed else (1.0, 1.0)
-    groups = forms.groups(len(own))
+    mass, base = (torch.where(allowed, part.double().cpu(), 0.0) for part in (adapted, unadapted))
+    total, base_total = (float(mass.sum()), float(base.sum())) if typed else (1.0, 1.0)
+    groups = forms.groups(len(mass))
     sums, base_sums = (
         torch.zeros(len(forms.words), dtype=torch.float64).index_add_(0, groups, part)
-        for part in (own, base)
+        for part in (mass, base)
     )
     listed = torch.zeros(len(forms.words), dtype=torch.bool)
     listed[groups[allowed]] = True
     best = torch.where(listed, sums, -1.0).topk(min(n, int(listed.sum()))).indices.tolist()
-    found = []
+    expected = []
     for number in best:
         members = ((groups == number) & allowed).nonzero()[:, 0]
-        likeliest, word = int(members[own[members].argmax()]), forms.words[number]
+        likeliest, word = int(members[mass[members].argmax()]), forms.words[number]
         text = vocabulary[likeliest] if inserted is None else inserted(likeliest)
         text = text[: len(text) - (len(vocabulary[likeliest]) - len(word))]
         suggestion = Suggestion(
@@ -160,8 +160,8 @@ def most_probable(
             float(base_sums[number]) / (base_total or 1.0),
             text,
         )
-        found.append(Expected(suggestion, dict.fromkeys(members.tolist(), 1.0 / (total or 1.0))))
-    return found
+        expected.append(Expected(suggestion, dict.fromkeys(members.tolist(), 1.0 / (total or 1.0))))
+    return expected
 
 
 def begins_with(word: str, typed: str, vocabulary: Vocabulary) -> bool:

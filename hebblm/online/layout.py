@@ -83,13 +83,13 @@ class Layout:
         return replace(self, rank=rank, ranks=ranks)
 
     @property
-    def own(self) -> range:
+    def own_streams(self) -> range:
         """Numbers of the streams that this process reads."""
         return partition(len(self.begins), self.rank, self.ranks)
 
     @property
     def streams(self) -> int:
-        return len(self.own)
+        return len(self.own_streams)
 
     @property
     def together(self) -> int:
@@ -97,7 +97,7 @@ class Layout:
         return len(self.begins) if self.scope == "shared" else 1
 
     @property
-    def beside(self) -> int:
+    def streams_a_context(self) -> int:
         """Streams among them that this process reads."""
         return self.streams if self.scope == "shared" else 1
 
@@ -116,8 +116,8 @@ class Layout:
     @property
     def text(self) -> slice:
         """Span of the text that this process reads; its streams follow one another."""
-        last = self.own[-1]
-        return slice(self.begins[self.own[0]], self.begins[last] + self.lengths[last])
+        last = self.own_streams[-1]
+        return slice(self.begins[self.own_streams[0]], self.begins[last] + self.lengths[last])
 
     def tokens(self, begin: int, end: int) -> int:
         """Return the number of tokens that all streams have between two places."""
@@ -130,9 +130,9 @@ class Layout:
         """
         if len(self.begins) == 1:
             return ids[begin:end]
-        begins = torch.tensor([self.begins[stream] for stream in self.own], device=ids.device)[
-            :, None
-        ]
+        begins = torch.tensor(
+            [self.begins[stream] for stream in self.own_streams], device=ids.device
+        )[:, None]
         rows = ids[(begins + torch.arange(begin, end, device=ids.device)).clamp_max(len(ids) - 1)]
         return rows if self.streams > 1 else rows[0]
 
@@ -144,9 +144,11 @@ class Layout:
         intervals = [self._runs(start, min(start + every, end)) for start in starts]
         if self.scope == "stream":
             for stream in range(self.streams):
-                own = [tuple(run for run in runs if run.stream == stream) for runs in intervals]
-                if own[0]:
-                    yield Group(stream, tuple(runs for runs in own if runs))
+                of_stream = [
+                    tuple(run for run in runs if run.stream == stream) for runs in intervals
+                ]
+                if of_stream[0]:
+                    yield Group(stream, tuple(runs for runs in of_stream if runs))
         elif len(intervals) > 1:
             yield Group(0, tuple(intervals))
         else:
@@ -164,16 +166,16 @@ class Layout:
 
     def _runs(self, begin: int, end: int) -> tuple[Run, ...]:
         """Return the runs of an interval; streams that have ended have none."""
-        ends = (min(end, self.lengths[stream]) for stream in self.own)
+        ends = (min(end, self.lengths[stream]) for stream in self.own_streams)
         return tuple(Run(stream, begin, stop) for stream, stop in enumerate(ends) if stop > begin)
 
     def block(self, group: Group, labels: Tensor, every: int, *, written: bool) -> Block:
-        if self.beside == 1:
+        if self.streams_a_context == 1:
             return Block.of(labels, every, written)
         sizes = [
             {run.stream: run.end - run.begin for run in interval} for interval in group.intervals
         ]
-        return Block.beside(labels, sizes, written)
+        return Block.of_streams(labels, sizes, written)
 
     def states(self, group: Group, states: Tensor, begin: int) -> Tensor:
         """Return hidden states (N, D) of a group, from those of all streams (B, n, D) from place
@@ -191,7 +193,7 @@ class Layout:
         return np.concatenate([np.arange(*self._place(run)) for run in group.runs])
 
     def _place(self, run: Run) -> tuple[int, int]:
-        begin = self.begins[self.own[run.stream]]
+        begin = self.begins[self.own_streams[run.stream]]
         return begin + run.begin, begin + run.end
 
 

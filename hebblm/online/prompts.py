@@ -56,9 +56,9 @@ class Prompt(NamedTuple):
         letters = _LETTERS.search(text)
         assert letters is not None
         begin = letters.start() if any(map(str.isalnum, letters[0])) else len(text)
-        for each in graphemes(letters[0]):
-            if is_unspaced(each):
-                begin = letters.start() + letters[0].rindex(each) + len(each)
+        for grapheme in graphemes(letters[0]):
+            if is_unspaced(grapheme):
+                begin = letters.start() + letters[0].rindex(grapheme) + len(grapheme)
         return cls.of(text[:begin], text[begin:])
 
     def place(self, before: str, *, blank_first: bool = False) -> Place:
@@ -112,32 +112,39 @@ def spelled(
         The pieces; None if the model gives the target no probability.
     """
     # beginnings, and what each further piece (V,) gives to the target
-    found: list[tuple[tuple[int, ...], Tensor]] = []
+    spellings: list[tuple[tuple[int, ...], Tensor]] = []
     left: dict[tuple[int, ...], tuple[float, bytes]] = {(): (1.0, b"")}
     covered = 0.0
     while (
         left
-        and len(found) < MOST_ROWS
+        and len(spellings) < MOST_ROWS
         and sum(mass for mass, _ in left.values()) > TOLERANCE * covered
     ):
         best = max(mass for mass, _ in left.values())
         rows = [row for row, (mass, _) in left.items() if mass >= best / 4][:32]
         log_probs = expect(rows)[0].double().cpu()
-        for row, own in zip(rows, log_probs, strict=True):
+        for row, row_log_probs in zip(rows, log_probs, strict=True):
             mass, data = left.pop(row)
-            weights = mass * (own / (temperature or 1.0)).softmax(0)
+            weights = mass * (row_log_probs / (temperature or 1.0)).softmax(0)
             letters = data.lstrip(b" \t") if place.stripped else data
             covers, begins = pieces.towards(
                 place.target[len(letters) :], stripped=place.stripped and not letters
             )
             weights = torch.where(pieces.never, 0.0, weights)
-            found.append((row, torch.where(covers, weights, 0.0)))
-            covered += float(found[-1][1].sum())
+            spellings.append((row, torch.where(covers, weights, 0.0)))
+            covered += float(spellings[-1][1].sum())
             for index in (begins & (weights > 0)).nonzero()[:, 0].tolist():
                 left[*row, index] = float(weights[index]), data + pieces.data[index]
     if not covered:
         return None
-    begun, weights = found[
-        choose(torch.stack([own.max() if not temperature else own.sum() for _, own in found]))
+    begun, weights = spellings[
+        choose(
+            torch.stack(
+                [
+                    row_log_probs.max() if not temperature else row_log_probs.sum()
+                    for _, row_log_probs in spellings
+                ]
+            )
+        )
     ]
     return (*begun, choose(weights))

@@ -30,17 +30,17 @@ class MemoryRanks:
     ranks: Ranks = ALONE
 
     @property
-    def several(self) -> bool:
+    def is_parallel(self) -> bool:
         return self.ranks.size > 1
 
     def search(self, batch: EvalBatch) -> None:
         """Find the neighbours of a mini-batch, which may be empty: all ranks search together."""
-        if self.several:
-            _ = batch.neighbors
+        if self.is_parallel:
+            _ = batch.found
 
     def gather_labels(self, labels: Tensor) -> list[Tensor]:
         """Return the labels (M,) of every rank, by rank, given those of this one."""
-        return self.ranks.all_gather_rows(labels) if self.several else [labels]
+        return self.ranks.all_gather_rows(labels) if self.is_parallel else [labels]
 
     def observe(
         self, context: Context, observed: Observed, labels: Sequence[Tensor], *, write: bool
@@ -54,15 +54,15 @@ class MemoryRanks:
             write: whether observed pairs go to the memory.
         """
         for owner, observation in observed:
-            owner.take(observation, write=write)
-        if self.several:
-            context.note(labels, self.ranks.rank, write=write)
+            owner.observe(observation, write=write)
+        if self.is_parallel:
+            context.observe_ranks(labels, self.ranks.rank, write=write)
 
     def count_ngrams(self, context: Context, observed: Observed) -> None:
         """Count the n-grams of observations; every rank counts those of all, in the same order."""
-        if not self.several or context.ngrams is None:
+        if not self.is_parallel or context.ngrams is None:
             for owner, observation in observed:
-                owner.count(observation)
+                owner.count_ngrams(observation)
             return
         rows = [context.observed.new_zeros(0, context.ngrams.order + 1)]
         for owner, observation in observed:

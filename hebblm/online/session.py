@@ -14,13 +14,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from hebblm import kernels
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context, Observation
 from hebblm.adapt.contract import FirstBatches
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.errors import UserError
 from hebblm.io.tensors import prefixed, under
 from hebblm.online.ranks import MemoryRanks, Observed
+from hebblm.runtime.progress import log
 from hebblm.types import OutputHead
 
 State = dict[str, Tensor]
@@ -51,7 +53,7 @@ class Source(Protocol):
     def head(self) -> OutputHead:
         """The present softmax layer."""
 
-    def losses(self, predictor: Rule, batch: EvalBatch, labels: Tensor) -> Tensor:
+    def losses(self, predictor: Predictor, batch: EvalBatch, labels: Tensor) -> Tensor:
         """Return the loss (N,) in nats of labels (N,) under a predictor."""
 
     def learn(self, labels: Tensor) -> None:
@@ -74,7 +76,7 @@ class FixedHead:
     def __init__(self, head: OutputHead) -> None:
         self.head = head
 
-    def losses(self, predictor: Rule, batch: EvalBatch, labels: Tensor) -> Tensor:
+    def losses(self, predictor: Predictor, batch: EvalBatch, labels: Tensor) -> Tensor:
         return predictor.score(batch, labels)
 
     def learn(self, labels: Tensor) -> None:
@@ -119,18 +121,19 @@ class OnlineSession(Generic[S]):
         self,
         source: S,
         contexts: Sequence[Context],
-        predictors: Mapping[str, Rule],
+        predictors: Mapping[str, Predictor],
         *,
         ranks: MemoryRanks | None = None,
         profiler: Profiler | None = None,
     ) -> None:
+        kernels.tell_with(log)
         self.source, self.contexts, self.predictors = source, contexts, predictors
         self.ranks, self.profiler = ranks or MemoryRanks(), profiler or Profiler()
         for context in contexts:
-            context.learn_shares(predictors.values())
-        self._searches = any(rule.needs.retrieval for rule in predictors.values())
+            context.learn_mixture_weights(predictors.values())
+        self._searches = any(predictor.requirements.retrieval for predictor in predictors.values())
         # Ranks search their memory together, and a check would search it alone.
-        self.checks = FirstBatches(() if self.ranks.several else predictors)
+        self.checks = FirstBatches(() if self.ranks.is_parallel else predictors)
 
     def over(self, source: S) -> Self:
         """Return this session over another source; both observe into the same contexts."""
@@ -175,7 +178,7 @@ class OnlineSession(Generic[S]):
         if learn:
             self.learn(observed, write=write)
         else:
-            self.follow(observed)
+            self.update_weights(observed)
         return observed
 
     @torch.no_grad()
@@ -194,8 +197,8 @@ class OnlineSession(Generic[S]):
         """Learn from the observations of an interval: first the source, then the contexts."""
         first = self.contexts[0]
         with self.profiler.part("base"):
-            own = [observation.labels for _, observation in observed]
-            labels = self.ranks.gather_labels(torch.cat([first.observed[:0], *own]))
+            own_labels = [observation.labels for _, observation in observed]
+            labels = self.ranks.gather_labels(torch.cat([first.observed[:0], *own_labels]))
             if any(map(len, labels)):
                 self.source.learn(torch.cat(labels))
             for context in self.contexts:
@@ -206,12 +209,12 @@ class OnlineSession(Generic[S]):
             with self.profiler.part("ngram"):
                 self.ranks.count_ngrams(first, observed)
 
-    def follow(self, observed: Observed) -> None:
+    def update_weights(self, observed: Observed) -> None:
         """Follow a text without learning from it: mixture weights and n-grams of this text alone
         move on.
         """
         for context, observation in observed:
-            context.follow(observation.shares)
+            context.update_weights(observation.mixture_weights)
             if context.ngrams is not None:
                 context.pass_on(observation)
 
@@ -278,8 +281,8 @@ class SessionAdapter:
         if len(targets) and not 0 <= int(targets.min()) <= int(targets.max()) < rows:
             raise UserError(f"labels must be rows of the softmax layer, which has {rows:,} rows")
         observation = self._batch(hidden).observation(targets)
-        context.take(observation)
-        context.count(observation)
+        context.observe(observation)
+        context.count_ngrams(observation)
 
     def reset(self) -> None:
         """Forget all that was observed; the softmax layer stays as it is."""

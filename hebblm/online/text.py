@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.memory.nearest import Ranked
 from hebblm.models.base import Base, State
 from hebblm.online.layout import Layout
@@ -43,7 +43,7 @@ class TextSource:
         """Return hidden states (N, D) after tokens (N,), or (B, N, D) after (B, N)."""
         return self.base.read(self.readable(inputs))
 
-    def losses(self, predictor: Rule, batch: EvalBatch, labels: Tensor) -> Tensor:
+    def losses(self, predictor: Predictor, batch: EvalBatch, labels: Tensor) -> Tensor:
         """Return the loss (N,) in nats of labels (N,) under a predictor."""
         return self.vocabulary.losses(predictor, batch, labels)
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 
 
 class VocabularyPolicy(Protocol):
@@ -17,7 +17,7 @@ class VocabularyPolicy(Protocol):
     def readable(self, inputs: Tensor, rows: int) -> Tensor:
         """Return ids (N,) that a model of ``rows`` rows can embed."""
 
-    def losses(self, rule: Rule, batch: EvalBatch, targets: Tensor) -> Tensor:
+    def losses(self, predictor: Predictor, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Return the loss (N,) in nats of ``targets`` (N,) under a rule."""
 
     def new_rows(self, targets: Tensor, rows: int) -> int:
@@ -47,8 +47,8 @@ class UnknownVocabulary:
             return inputs
         return inputs.masked_fill(new, self.unk)
 
-    def losses(self, rule: Rule, batch: EvalBatch, targets: Tensor) -> Tensor:
-        return rule.score(batch, self.readable(targets, len(batch.head.weight)))
+    def losses(self, predictor: Predictor, batch: EvalBatch, targets: Tensor) -> Tensor:
+        return predictor.score(batch, self.readable(targets, len(batch.head.weight)))
 
     def new_rows(self, targets: Tensor, rows: int) -> int:
         return max(0, int(targets.max()) + 1 - rows)

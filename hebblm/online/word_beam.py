@@ -200,33 +200,33 @@ class WordSearch:
         Without budget for more, what was not found counts as less probable than the word.
         """
         spent = None if budget is None else self.rows + budget
-        found = self._words.get(word)
-        while found is not None:
+        word_found = self._words.get(word)
+        while word_found is not None:
             left = self._weights()
-            most, bound = found.adapted + self._more(left, word), self._bound(left)
+            most, bound = word_found.adapted + self._more(left, word), self._bound(left)
             if sum(other.adapted > most for other in self._words.values()) >= n:
                 return None
             close = [
                 name
                 for name, other in self._words.items()
-                if other is not found and other.adapted <= most
-                if other.adapted + bound > found.adapted
-                and other.adapted + self._more(left, name) > found.adapted
+                if other is not word_found and other.adapted <= most
+                if other.adapted + bound > word_found.adapted
+                and other.adapted + self._more(left, name) > word_found.adapted
             ]
-            settled = bound <= found.adapted and not close
+            settled = bound <= word_found.adapted and not close
             if (
                 settled
                 or self.rows == spent
-                or not self._go_on([word, *close] if bound <= found.adapted else [], spent)
+                or not self._go_on([word, *close] if bound <= word_found.adapted else [], spent)
             ):
-                rank = 1 + sum(other.adapted > found.adapted for other in self._words.values())
+                rank = 1 + sum(other.adapted > word_found.adapted for other in self._words.values())
                 return rank if rank <= n else None
         return None
 
     def probability(self, word: str) -> float:
         """Return the probability of a word, as far as it is known."""
-        found = self._words.get(word)
-        return 0.0 if found is None else self._share(found.adapted)
+        word_found = self._words.get(word)
+        return 0.0 if word_found is None else self._share(word_found.adapted)
 
     def _share(self, adapted: float) -> float:
         return adapted / self.covered[0] if self.covered[0] else adapted
@@ -274,7 +274,7 @@ class WordSearch:
         if bound > max(least, LEAST * self.covered[0]):
             return bound, []
         if (
-            sum(each.adapted for each in self._open.values() if not each.covers)
+            sum(beginning.adapted for beginning in self._open.values() if not beginning.covers)
             > TOLERANCE * self.covered[0]
         ):
             return bound, []
@@ -285,8 +285,8 @@ class WordSearch:
         for at, (name, word) in enumerate(ordered[:n]):
             rivals = [
                 other
-                for other, each in ordered[at + 1 :]
-                if each.adapted + more.get(other, 0.0) > word.adapted
+                for other, beginning in ordered[at + 1 :]
+                if beginning.adapted + more.get(other, 0.0) > word.adapted
             ]
             if rivals or more[name] > TOLERANCE * word.adapted:
                 unsettled += [name, *rivals]
@@ -294,22 +294,22 @@ class WordSearch:
 
     def _weights(self) -> dict[bytes, float]:
         """Return the probability of the beginnings that were not followed, by their letters."""
-        found: dict[bytes, float] = {}
-        for each in (*self._open.values(), *self._long):
-            found[each.key] = found.get(each.key, 0.0) + each.adapted
-        return found
+        weights: dict[bytes, float] = {}
+        for beginning in (*self._open.values(), *self._long):
+            weights[beginning.key] = weights.get(beginning.key, 0.0) + beginning.adapted
+        return weights
 
     def _bound(self, left: Mapping[bytes, float]) -> float:
         """Return the most that is left of all beginnings of any word, given :meth:`_weights`."""
-        found = dict(left)
+        bounds = dict(left)
         for row in self._followers.values():
             if (unseen := row.unseen) > 0:
-                found[row.of.key] = found.get(row.of.key, 0.0) + unseen
+                bounds[row.of.key] = bounds.get(row.of.key, 0.0) + unseen
         largest, above = 0.0, list[tuple[bytes, float]]()
-        for key in sorted(found):
+        for key in sorted(bounds):
             while above and not key.startswith(above[-1][0]):
                 above.pop()
-            above.append((key, found[key] + (above[-1][1] if above else 0.0)))
+            above.append((key, bounds[key] + (above[-1][1] if above else 0.0)))
             largest = max(largest, above[-1][1])
         return largest
 
@@ -350,7 +350,11 @@ class WordSearch:
                 for at in row.left(self._pieces_towards(row.of, word)):
                     row.taken.add(row.pieces[at])
                     self._add_beginning(row.of, row.pieces[at], row.adapted[at], row.base[at])
-        ready = [each for each in self._open.values() if not words or _leads(each.key, words)]
+        ready = [
+            beginning
+            for beginning in self._open.values()
+            if not words or _leads(beginning.key, words)
+        ]
         ready = sorted(ready, key=lambda one: -one.adapted)[:AT_ONCE]
         best = ready[0].adapted if ready else 0.0
         hidden = [
@@ -366,58 +370,59 @@ class WordSearch:
         # reads them together.
         if not hidden and ready:
             most = AT_ONCE if spent is None else min(AT_ONCE, spent - self.rows)
-            self._follow([each for each in ready[:most] if each.adapted >= best / 4])
+            self._follow([beginning for beginning in ready[:most] if beginning.adapted >= best / 4])
         return bool(hidden or ready)
 
     def _follow(self, beginnings: Sequence[_Beginning]) -> None:
         if not beginnings:
             return
         adapted, base = (
-            part.double().exp().cpu() for part in self._expect([each.ids for each in beginnings])
+            part.double().exp().cpu()
+            for part in self._expect([beginning.ids for beginning in beginnings])
         )
-        for each, *probabilities in zip(beginnings, adapted, base, strict=True):
-            self._open.pop(each.ids, None)
-            self.rows += 1 if each.ids else 0
-            self._read(each, *probabilities)
+        for beginning, *probabilities in zip(beginnings, adapted, base, strict=True):
+            self._open.pop(beginning.ids, None)
+            self.rows += 1 if beginning.ids else 0
+            self._read(beginning, *probabilities)
 
-    def _read(self, each: _Beginning, adapted: Tensor, base: Tensor) -> None:
+    def _read(self, start: _Beginning, adapted: Tensor, base: Tensor) -> None:
         """Take in the probabilities (V,) of the pieces after a beginning."""
         pieces, place = self._pieces, self._place
-        if not each.ids:
+        if not start.ids:
             self._first = adapted.tolist()
-        adapted, base = each.adapted * adapted, each.base * base
-        found = decoded(each.data[place.given :]) if each.covers else None
+        adapted, base = start.adapted * adapted, start.base * base
+        text = decoded(start.data[place.given :]) if start.covers else None
         allowed = ~pieces.never
-        if found is not None:
-            allowed = allowed & (pieces.continuing if found.partial else ~pieces.continuing)
-        if found is None:
-            letters = each.data.lstrip(b" \t") if place.stripped else each.data
+        if text is not None:
+            allowed = allowed & (pieces.continuing if text.partial else ~pieces.continuing)
+        if text is None:
+            letters = start.data.lstrip(b" \t") if place.stripped else start.data
             covering, beginning = pieces.towards(
                 place.target[len(letters) :], stripped=place.stripped and not letters
             )
             allowed = allowed & (covering | beginning)
             self.covered[0] += float(adapted[allowed & covering].sum())
             self.covered[1] += float(base[allowed & covering].sum())
-        elif not found.partial:
-            word = first_word(found.text)
+        elif not text.partial:
+            word = first_word(text.text)
             if word is None:
-                self._add("\n", "\n", each, adapted, base, pieces.breaks & ~pieces.never)
+                self._add("\n", "\n", start, adapted, base, pieces.breaks & ~pieces.never)
                 allowed = allowed & ~pieces.breaks
             else:
                 ends = pieces.ends_after(is_unspaced(word.text[-1]))
-                self._add(word.text, found.text, each, adapted, base, ends)
+                self._add(word.text, text.text, start, adapted, base, ends)
                 allowed = allowed & ~ends
-        if place.new and not each.ids:
+        if place.new and not start.ids:
             open_ = pieces.blanks | pieces.unspaced | pieces.incomplete
             allowed = allowed & (torch.ones_like(open_) if place.unspaced else open_)
-        own = torch.where(allowed, adapted, 0.0)
-        kept = own.topk(min(KEPT, len(own)))
+        allowed_mass = torch.where(allowed, adapted, 0.0)
+        kept = allowed_mass.topk(min(KEPT, len(allowed_mass)))
         count = int((kept.values > 0).sum())
-        rest = float(own.sum() - kept.values.sum()) if len(own) > KEPT else 0.0
+        rest = float(allowed_mass.sum() - kept.values.sum()) if len(allowed_mass) > KEPT else 0.0
         beyond = min(max(rest, 0.0), pieces.depth * float(kept.values[-1]))
         at = kept.indices[:count]
         row = _Followers(
-            each,
+            start,
             at.tolist(),
             kept.values[:count].tolist(),
             base[at].tolist(),
@@ -425,8 +430,8 @@ class WordSearch:
             pieces.depth,
             allowed,
         )
-        self._followers[each.ids] = row
-        self._by_key.setdefault(each.key, []).append(row)
+        self._followers[start.ids] = row
+        self._by_key.setdefault(start.key, []).append(row)
         if count:
             self._begin(row, max(row.adapted[0] / 16, self._least / (4 * pieces.depth)))
 
@@ -474,11 +479,11 @@ class WordSearch:
                 return
         whole = decoded(data)
         begun = len(data) - len(whole.text.encode()) if whole is not None and whole.partial else 0
-        each = _Beginning(ids, adapted, base, data, covers, begun)
+        beginning = _Beginning(ids, adapted, base, data, covers, begun)
         if len(ids) > MAX_WORD_PIECES:
-            self._long.append(each)
+            self._long.append(beginning)
         else:
-            self._open[ids] = each
+            self._open[ids] = beginning
 
     def _may_begin(self, text: str) -> bool:
         """Return whether a text may stand at the place: it does not go on with a word before that
@@ -502,9 +507,9 @@ def words_ahead(
     likelier than not; a dictionary, where one is installed, then says where the first word of the
     run ends.
     """
-    found = WordSearch(expect, pieces, place).find(n, budget)
+    search = WordSearch(expect, pieces, place).find(n, budget)
     return FoundWords(
-        [_run(expect, pieces, each) for each in found.words], found.bound, found.exact
+        [_run(expect, pieces, word) for word in search.words], search.bound, search.exact
     )
 
 

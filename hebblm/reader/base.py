@@ -17,7 +17,7 @@ from hebblm.models.dynamic import RATE, TRAINED, DynamicBase, DynamicConfig
 from hebblm.types import OutputHead
 
 
-class ReaderBase:
+class BaseAndTrained:
     """A base and, if it learns, a copy as trained: both read every text.
 
     Args:
@@ -70,34 +70,34 @@ class ReaderBase:
         it stands.
         """
         longer = [row for row in rows if len(row)]
-        found = []
+        words = []
         for base in (self._base, self._trained):
             if base is not None:
-                with base.aside():
+                with base.preserve_state():
                     first = base.read(shared)[-1:]
-                    after = iter(base.branches(longer) if longer else ())
-                found.append(
+                    after = iter(base.continuations(longer) if longer else ())
+                words.append(
                     [torch.cat([first, next(after)]) if len(row) else first for row in rows]
                 )
-        return found[0], found[1] if len(found) > 1 else None
+        return words[0], words[1] if len(words) > 1 else None
 
-    def branches(self, rows: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor] | None]:
+    def continuations(self, rows: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor] | None]:
         """Return states (N_b, D) after each token of continuations (N_b,), and the trained base's
         as :meth:`beyond`.
         """
-        return self._base.branches(rows), None if self._trained is None else self._trained.branches(
+        return self._base.continuations(
             rows
-        )
+        ), None if self._trained is None else self._trained.continuations(rows)
 
     @property
-    def room(self) -> int:
+    def max_rewind(self) -> int:
         """Number of tokens that :meth:`back` could still undo at no cost."""
-        return min(base.room for base in self._both)
+        return min(base.max_rewind for base in self._both)
 
-    def back(self, count: int) -> None:
+    def rewind(self, count: int) -> None:
         """Forget the last ``count`` of the tokens read last."""
         for base in self._both:
-            base.back(count)
+            base.rewind(count)
 
     def trained_losses(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Return the loss (N,) in nats of targets (N,) under the trained base, for the tokens read
@@ -132,8 +132,8 @@ class ReaderBase:
 
     def stream_state(self) -> State:
         """Return the state in the stream, without weights."""
-        beside = {} if self._trained is None or self._along else self._trained.stream_state()
-        return {**self._base.stream_state(), **prefixed(TRAINED, beside)}
+        trained_state = {} if self._trained is None or self._along else self._trained.stream_state()
+        return {**self._base.stream_state(), **prefixed(TRAINED, trained_state)}
 
     def load_stream_state(self, state: State) -> None:
         """Go on from such a state, of a base that learns or not; the weights stay as they are."""
@@ -162,11 +162,11 @@ class ReaderBase:
             base.reset()
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def preserve_state(self) -> Iterator[None]:
         """Forget the tokens read in the block: the stream goes on from where it stood."""
         with ExitStack() as stack:
             for base in self._both:
-                stack.enter_context(base.aside())
+                stack.enter_context(base.preserve_state())
             yield
 
     def weights(self) -> dict[str, Tensor]:
@@ -199,14 +199,14 @@ class ReaderBase:
 
 def dynamic_base(
     model: TrainedModel, config: DynamicConfig, training: Callable[[], Ids] | None
-) -> ReaderBase:
+) -> BaseAndTrained:
     """Return the base of dynamic evaluation; ``training`` returns the ids (T,) of the model's
     training, if known.
     """
     base = DynamicBase(
         model.base(), config, gradient_statistics(model, config, training or _unknown)
     )
-    return ReaderBase(base, base.trained or model.base())
+    return BaseAndTrained(base, base.trained or model.base())
 
 
 def _unknown() -> Ids:

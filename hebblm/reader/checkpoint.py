@@ -10,18 +10,17 @@ import msgspec
 import torch
 from torch import Tensor
 
-from hebblm.adapt.former import present_name
 from hebblm.errors import UserError
 from hebblm.io.files import atomic_path, check_own, read_record, recover, sha256, write_json
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.io.tensors import prefixed, read_tensors, under, write_tensors
 from hebblm.memory import AnyMemory, load_memory, save_memory
 from hebblm.memory.ngrams import Array
 from hebblm.memory.persistence import NAME as MANIFEST
-from hebblm.memory.persistence import Owner, ReadText, read_about, read_ngrams
+from hebblm.memory.persistence import Owner, SourceText, read_about, read_ngrams
 from hebblm.models.base import State
 from hebblm.reader.config import ReaderConfig, Setting
-from hebblm.reader.history import FirstMemory, ReadingRecord, read_record_of, texts_of, write_record
+from hebblm.reader.history import FirstMemory, History, read_record_of, texts_of, write_record
 from hebblm.text.fitting import Chosen
 
 SCHEMA, KIND = "hebblm-reader/1", "hebblm-place"
@@ -39,9 +38,11 @@ class _ReaderRecord(ReaderConfig, frozen=True, kw_only=True):
     words: list[str]
     place_sha256: str
     memory_sha256: str = ""
-    shares: dict[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
+    mixture_weights: dict[str, tuple[float, ...]] = msgspec.field(
+        name="shares", default_factory=dict
+    )
     tokenizer: Chosen | None = "own"
-    texts: list[ReadText] | None = None
+    texts: list[SourceText] | None = None
     texts_sha256: str | None = None
 
 
@@ -59,14 +60,16 @@ class ReaderState:
     recent: tuple[Tensor, Tensor] = field(
         default_factory=lambda: (torch.zeros(0, 0), torch.zeros(0))
     )  # (W, D), (W,)
-    shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # learned shares, by name
+    mixture_weights: Mapping[str, tuple[float, ...]] = field(
+        default_factory=dict
+    )  # learned shares, by name
     # counts; empty if no method uses them
     ngrams: Mapping[str, Array] = field(default_factory=dict)
     # that learned; empty if the base stays as trained
     weights: Mapping[str, Tensor] = field(default_factory=dict)
     splitting: Chosen | None = None  # of the texts; None before the first one
     config: ReaderConfig = field(default_factory=ReaderConfig)
-    record: ReadingRecord = field(default_factory=ReadingRecord)
+    record: History = field(default_factory=History)
 
     def check_labels(self, classes: int, place: object) -> None:
         """Refuse a memory with labels (n,) outside the classes."""
@@ -95,8 +98,15 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) ->
     check_free(folder)
     assert known.memory is not None, "a reader has a memory"
     assert known.state is not None, "a reader has a place"
-    shares = torch.tensor([share for kept in known.shares.values() for share in kept])
-    for learned in (shares, *known.weights.values(), *known.state.values(), known.recent[0]):
+    mixture_weights = torch.tensor(
+        [share for kept in known.mixture_weights.values() for share in kept]
+    )
+    for learned in (
+        mixture_weights,
+        *known.weights.values(),
+        *known.state.values(),
+        known.recent[0],
+    ):
         if learned.is_floating_point() and not learned.isfinite().all():
             raise UserError(
                 f"what {known.config.method} learned is no longer finite, so no reader could go on "
@@ -112,7 +122,7 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) ->
         **prefixed(WEIGHT, known.weights),
     }
     with (
-        held(folder, "this memory", wait=False, again=True),
+        file_lock(folder, "this memory", wait=False, again=True),
         atomic_path(folder, directory=True) as temporary,
     ):
         save_memory(known.memory, temporary / MEMORY, **owner, ngrams=known.ngrams)
@@ -125,7 +135,7 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) ->
                 **msgspec.structs.asdict(known.config),
                 "texts": texts_of(known.record),
                 "known": classes,
-                "shares": dict(known.shares),
+                "shares": dict(known.mixture_weights),
                 "words": list(known.words),
                 "tokenizer": known.splitting,
                 "place_sha256": sha256(temporary / PLACE),
@@ -152,7 +162,7 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
             ngrams=ngrams,
             splitting=about.get("tokenizer", "own"),
             config=ReaderConfig(settings=_counted(ngrams), model=about.get("model")),
-            record=ReadingRecord(_base(folder, MANIFEST, about.get("texts"))),
+            record=History(_base(folder, MANIFEST, about.get("texts"))),
         )
     document = read_record(_ReaderRecord, folder / READER, "read the text again", SCHEMA)
     tensors, _ = read_tensors(folder / PLACE, KIND, "read the text again")
@@ -174,7 +184,7 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
         place["last"],
         place["observed"],
         (place["recent.keys"], place["recent.labels"]),
-        {present_name(name): numbers for name, numbers in document.shares.items()},
+        document.mixture_weights,
         ngrams,
         under(WEIGHT, place),
         document.tokenizer,
@@ -185,7 +195,7 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
             settings=settings,
             model=document.model,
         ),
-        ReadingRecord(_base(folder, READER, document.texts))
+        History(_base(folder, READER, document.texts))
         if document.texts_sha256 is None
         else read_record_of(folder / TEXTS),
     )
@@ -196,7 +206,7 @@ def _counted(ngrams: Mapping[str, Array]) -> dict[str, Setting]:
     return {"ngram.order": int(ngrams["tokens"][1])} if ngrams else {}
 
 
-def _base(folder: Path, file: str, texts: Sequence[ReadText] | None) -> FirstMemory:
+def _base(folder: Path, file: str, texts: Sequence[SourceText] | None) -> FirstMemory:
     """Return a first memory for a reader whose folder does not record its texts one by one."""
-    known = [ReadText(path=str(folder))] if texts is None else texts
+    known = [SourceText(path=str(folder))] if texts is None else texts
     return FirstMemory(str(folder.absolute()), file, sha256(folder / file), tuple(known))

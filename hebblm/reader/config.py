@@ -7,13 +7,18 @@ from typing import Any
 
 import msgspec
 
-from hebblm.adapt.former import present_settings
 from hebblm.adapt.methods import check_methods, unaliased
+from hebblm.adapt.renamed import present_name, present_settings
 from hebblm.errors import UserError
-from hebblm.evaluation.hyperparameters import Hyperparameters, defaults, plain_name
-from hebblm.evaluation.scenario_config import ScenarioConfig, number_of_neighbors, several, whole
+from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
+from hebblm.evaluation.scenario_config import (
+    ScenarioConfig,
+    as_strings,
+    number_of_neighbors,
+    whole_number,
+)
 from hebblm.io.files import Count
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 
 Setting = str | float | int | bool | None
 METHOD = "best"
@@ -42,7 +47,7 @@ class ReaderConfig(msgspec.Struct, frozen=True, kw_only=True):
         read.
         """
         if self.method is not None:
-            check_methods([*map(unaliased, several("method", [self.method]))])
+            check_methods([*map(unaliased, as_strings("method", [self.method]))])
         Hyperparameters().changed(self.settings)
         kept = sorted(name for name in self.settings if name.startswith("memory."))
         if memory is not None and kept:
@@ -67,8 +72,8 @@ class ReaderConfig(msgspec.Struct, frozen=True, kw_only=True):
         check_methods([method])
         present = present_settings(saved.settings)
         known = {name: value for name, value in present.items() if name in defaults()}
-        if lost := sorted(name for name in saved.settings if plain_name(name) not in known):
-            say(
+        if lost := sorted(name for name in saved.settings if present_name(name) not in known):
+            log(
                 f"{memory} was saved with settings that this version does not have: "
                 f"{', '.join(lost)}"
             )
@@ -87,7 +92,7 @@ class ReaderConfig(msgspec.Struct, frozen=True, kw_only=True):
         chosen = OpenedConfig(
             method=method,
             k=number_of_neighbors(k),
-            update_every=whole("update_every", every),
+            update_every=whole_number("update_every", every),
             settings=values.read_by(method),
             model=self.model or saved.model,
         )

@@ -17,7 +17,7 @@ from torch import Tensor
 from hebblm.errors import UserError
 from hebblm.evaluation.training_text import Segments, saved_segments
 from hebblm.io.files import hash_of
-from hebblm.io.locks import held, remove_left
+from hebblm.io.locks import file_lock, remove_left
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.ngram_rows import Ints, contexts_of
 from hebblm.memory.ngrams import Array, NGrams
@@ -33,7 +33,7 @@ from hebblm.memory.persistence import (
 from hebblm.memory.store import CHUNK
 from hebblm.models.base import TrainedModel, device_of
 from hebblm.reader.checkpoint import MEMORY, READER
-from hebblm.runtime.progress import bar, say
+from hebblm.runtime.progress import bar, log
 from hebblm.runtime.ranks import ALONE, Ranks
 from hebblm.text.sources import FileLines, TextFile, pieces
 from hebblm.text.vocabulary import Vocabulary, warn_of_new
@@ -82,7 +82,7 @@ def build(
     there = partial(load_memory, folder, model_hash=owner[0], dictionary_hash=owner[1])
     parts = Segments(folder.with_name(f".{folder.name}.{identity[:12]}.parts"))
     if ranks.all_gather_object(read_about(folder).get("identity"))[0] == identity:
-        say(f"{folder} already holds this memory")
+        log(f"{folder} already holds this memory")
         if ranks.leads:
             remove_left(folder)
             remove_left(parts.folder)
@@ -93,13 +93,13 @@ def build(
     memory = build_memory(model.key_width, config, device_of(model), work=work)
     with ExitStack() as stack:
         if ranks.leads:
-            stack.enter_context(parts.held("this memory"))
-            stack.enter_context(held(folder, "this memory", wait=False))
+            stack.enter_context(parts.locked("this memory"))
+            stack.enter_context(file_lock(folder, "this memory", wait=False))
         if ranks.all_gather_object(read_about(folder).get("identity"))[0] == identity:
-            say(f"{folder} already holds this memory")
+            log(f"{folder} already holds this memory")
             return there()
         if ranks.leads and (folder / MANIFEST).is_file():
-            say(
+            log(
                 f"{folder} holds a memory of other texts or settings; it is replaced when this one "
                 "is built"
             )
@@ -121,7 +121,7 @@ def build(
             "identity": identity,
         }
         if ngrams.tokens == ngrams.capacity:
-            say(
+            log(
                 f"the n-grams of the first {ngrams.capacity:,} tokens are counted; see "
                 "ngram.capacity"
             )
@@ -281,7 +281,7 @@ def merge(first: Path, second: Path, folder: Path) -> AnyMemory:
     The merged memory is kept and searched like the first.
     """
     check_replaceable(folder)
-    with held(folder, "this memory", wait=False):
+    with file_lock(folder, "this memory", wait=False):
         return _merge(first, second, folder)
 
 
@@ -309,13 +309,13 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
         source = load_memory(one.folder, model_hash=owner[0], dictionary_hash=owner[1])
         for part in source.segments():
             for begin in range(0, len(part), CHUNK):
-                some = part.run(begin, begin + CHUNK)
-                labels = some.values
+                rows = part.run(begin, begin + CHUNK)
+                labels = rows.values
                 if one.known is not None and len(ids):
                     new = labels >= one.known
                     labels = labels.clone()
                     labels[new] = one.known + ids[labels[new] - one.known]
-                memory.fill(some.keys, labels, some.log_normalizers)
+                memory.fill(rows.keys, labels, rows.log_normalizers)
                 source.release()
     counts = _merged_counts(both, place)  # of one model, as loading showed
     texts = [text for one in both for text in one.about.get("texts", [{"path": str(one.folder)}])]
@@ -344,17 +344,17 @@ def _merged_counts(memories: Sequence[SavedMemory], place: Mapping[str, int]) ->
         return {}
     merged = NGrams(int(counted[0][1]["tokens"][1]))
     if len(counted) < len(memories):
-        say(
+        log(
             f"only the n-grams of {counted[0][0].folder} are there; build the other memory anew to "
             "have its own too"
         )
     for one, known in counted:
-        own = NGrams()
-        own.load_state_dict(known)
-        if own.order != merged.order:
+        counts = NGrams()
+        counts.load_state_dict(known)
+        if counts.order != merged.order:
             raise UserError(
                 f"{counted[0][0].folder} counts n-grams with ngram.order={merged.order} and "
-                f"{one.folder} with {own.order}; build {one.folder} again with "
+                f"{one.folder} with {counts.order}; build {one.folder} again with "
                 f"settings={{'ngram.order': {merged.order}}}"
             )
         ids = None
@@ -364,8 +364,8 @@ def _merged_counts(memories: Sequence[SavedMemory], place: Mapping[str, int]) ->
             ids = one.known + np.array(
                 [*range(-one.known, 0), *(place[word] for word in one.words)]
             )
-        if lost := merged.merge(own, ids):
-            say(
+        if lost := merged.merge(counts, ids):
+            log(
                 f"{lost:,} contexts of {one.folder} are left out: words in them were read, but not "
                 "learned"
             )

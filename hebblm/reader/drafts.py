@@ -17,11 +17,11 @@ from torch import Tensor
 
 from hebblm.memory.ngram_rows import PAD
 from hebblm.memory.ngrams import NGrams
-from hebblm.reader.base import ReaderBase
+from hebblm.reader.base import BaseAndTrained
 
 # least chance of a drafted token; one more adds 0.03 to 0.06 to a pass of a small model on a CPU
 PAYS = 0.08
-LONGEST = 12  # tokens of a draft
+MAX_DRAFT_TOKENS = 12  # tokens of a draft
 MATCH = 3  # longest match, in tokens, that is told apart
 # of drawing the token that followed so many equal tokens, or more
 CHANCES = {1: 0.2, 2: 0.5, MATCH: 0.8}
@@ -64,10 +64,12 @@ class Drafts:
 
     def draft(self, most: int) -> list[Drafted]:
         """Return at most ``most`` tokens that may come next."""
-        found: list[Drafted] = []
+        drafted: list[Drafted] = []
         width = max(self.read.order, MATCH)
         chance, recent = 1.0, self.text[-width:]
-        while len(found) < min(most, LONGEST) and (known := self._next(recent)) is not None:
+        while (
+            len(drafted) < min(most, MAX_DRAFT_TOKENS) and (known := self._next(recent)) is not None
+        ):
             (token, match), share = known
             chance *= (
                 share
@@ -76,9 +78,9 @@ class Drafts:
             )
             if chance < PAYS:
                 break
-            found.append(Drafted(token, match))
+            drafted.append(Drafted(token, match))
             recent = [*recent, token][-width:]
-        return found
+        return drafted
 
     def take(self, token: int, drafted: Drafted | None) -> None:
         """Learn from the text's last token, and from the token drafted in its place."""
@@ -94,12 +96,12 @@ class Drafts:
         it.
         """
         matches = (match for match in sorted(CHANCES)[::-1] if match <= len(recent))
-        own = next((match for match in matches if tuple(recent[-match:]) in self._followers), 0)
+        length = next((match for match in matches if tuple(recent[-match:]) in self._followers), 0)
         known = self.read.likeliest(self.read.context_after(recent))
         match = 0 if known is None else min(known[1], MATCH)
-        if known is not None and match in CHANCES and match > own:
+        if known is not None and match in CHANCES and match > length:
             return Drafted(known[0], match), known[2]
-        return (Drafted(self._followers[tuple(recent[-own:])], own), 1.0) if own else None
+        return (Drafted(self._followers[tuple(recent[-length:])], length), 1.0) if length else None
 
     def _note(self, at: int) -> None:
         for match in CHANCES:
@@ -120,7 +122,7 @@ class Ahead:
 
     def __init__(
         self,
-        base: ReaderBase,
+        base: BaseAndTrained,
         expect: Callable[[Tensor, Sequence[int]], Tensor],
         past: Sequence[int],
         read: NGrams | None,
@@ -133,7 +135,7 @@ class Ahead:
         self._states = torch.empty(0)  # (1 + K, D) before and after each of them
         self._begun = False
         if read is not None:
-            base.room  # noqa: B018 - raises here if the base cannot go back
+            base.max_rewind  # noqa: B018 - raises here if the base cannot go back
 
     def __call__(self, ids: Tensor) -> Tensor:
         """Return log-probabilities (V,) after tokens (N,), which follow those of the last call."""
@@ -149,12 +151,12 @@ class Ahead:
             self._states = self._states[1:]
         else:
             if drafted is not None:
-                self._base.back(len(self._ahead) + 1)
+                self._base.rewind(len(self._ahead) + 1)
             self._ahead = (
                 []
                 if self._drafts is None or len(ids) > 1
-                else self._drafts.draft(self._base.room - 1)
+                else self._drafts.draft(self._base.max_rewind - 1)
             )
-            inputs = torch.cat([ids, ids.new_tensor([each.token for each in self._ahead])])
+            inputs = torch.cat([ids, ids.new_tensor([ahead.token for ahead in self._ahead])])
             self._states = self._base.read(inputs)[-1 - len(self._ahead) :]
         return self._expect(self._states[:1], self._text)

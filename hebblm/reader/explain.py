@@ -12,18 +12,19 @@ import numpy.typing as npt
 import torch
 
 from hebblm.adapt.batch import EvalBatch
-from hebblm.adapt.components import Speakers, shares, speaking
+from hebblm.adapt.components import Speakers, mixture_weights, speaking
 from hebblm.adapt.methods import DYNAMIC, unaliased
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.memory.ngram_rows import NGramRows
 from hebblm.online.expected import Expected
-from hebblm.reader.history import Laid
+from hebblm.reader.history import WrittenSpan
 from hebblm.reader.own_text import Beginning
 from hebblm.reader.session import ReaderSession
 from hebblm.reader.spans import WrittenText
 from hebblm.reader.suggest import expected_words
-from hebblm.report.methods import name_of
-from hebblm.report.table import Cell, Column, Table
+from hebblm.report.result.methods import name_of
+from hebblm.report.result.numbers import Cell
+from hebblm.report.tables.table import Column, Row, Table
 from hebblm.text.vocabulary import Vocabulary
 
 MOST = 3  # entries of a word
@@ -62,9 +63,10 @@ class Explanation(NamedTuple):
         word: the word.
         probability: its probability after adaptation.
         unadapted: its probability under the trained base, with rows of zeros for new words.
-        shares: what each part of the method adds to the probability, by name; they sum to it.
+        shares: what each part of the method adds to the probability, by name; they sum to
+            it.
         entries: the memory entries that weigh most, the heaviest first.
-        by_closeness: whether the entries are weighed by closeness.
+        by_kernel_weight: whether the entries are weighed by closeness.
     """
 
     word: str
@@ -72,25 +74,25 @@ class Explanation(NamedTuple):
     unadapted: float
     shares: dict[str, float]
     entries: tuple[MemoryEntry, ...]
-    by_closeness: bool
+    by_kernel_weight: bool
 
 
 def entry_weights(
-    found: Speakers, batch: EvalBatch, written: WrittenText, words: Sequence[int]
+    speakers: Speakers, batch: EvalBatch, written: WrittenText, words: Sequence[int]
 ) -> list[Floats]:
     """Return how much each memory entry (M,) gives to each of some words after a single query.
 
     Entries that the memory has dropped are left out.
     """
     every = np.zeros(len(written.ids))
-    for part in found.near:
+    for part in speakers.near:
         np.add.at(every, part.at.cpu().numpy(), part.weights.cpu().numpy())
-    for part in found.recent:
-        held = min(len(written.stream), len(part.at))
-        at, weights = written.stream[len(written.stream) - held :], part.weights.cpu().numpy()
-        np.add.at(every, at, weights[len(weights) - held :])
+    for part in speakers.recent:
+        count = min(len(written.stream), len(part.at))
+        at, weights = written.stream[len(written.stream) - count :], part.weights.cpu().numpy()
+        np.add.at(every, at, weights[len(weights) - count :])
     given = [np.where(written.ids == word, every, 0.0) for word in words]
-    for ngram, share in found.ngrams:
+    for ngram, share in speakers.ngrams:
         counted = batch.context.ngrams
         assert counted is not None
         contexts, nothing = (
@@ -100,15 +102,15 @@ def entry_weights(
         once = share * counted.per_occurrence(
             NGramRows(contexts, np.array(words), nothing, nothing)
         )
-        for word, weights, each in zip(words, given, once.T.cumsum(1), strict=True):
+        for word, weights, cumulative in zip(words, given, once.T.cumsum(1), strict=True):
             there = np.flatnonzero(written.ids == word)
-            weights[there] += each[written.matches(there, contexts[0])]
+            weights[there] += cumulative[written.matches(there, contexts[0])]
     return given
 
 
 def explain(
     session: ReaderSession,
-    texts: Sequence[Laid],
+    texts: Sequence[WrittenSpan],
     context: str,
     n: int,
     *,
@@ -128,19 +130,19 @@ def explain(
         budget: most beginnings of words that a model of pieces follows; None for any number.
         beginning: None if the session stands within a text.
     """
-    batch, found = expected_words(
+    batch, expected = expected_words(
         session, context, n, typed=typed, budget=budget, beginning=beginning
     )
     written = WrittenText.of(session.memory, texts, session.model)
     base = DYNAMIC if session.uses_dynamic_base else "base"
     with torch.no_grad():
         return explained(
-            session.predictor, batch, found.words, session.vocabulary, written, base=base
+            session.predictor, batch, expected.words, session.vocabulary, written, base=base
         )
 
 
 def explained(
-    rule: Rule,
+    predictor: Predictor,
     batch: EvalBatch,
     expected: Sequence[Expected],
     vocabulary: Vocabulary,
@@ -150,17 +152,19 @@ def explained(
     """Return explanations of suggested words after a single query.
 
     Args:
-        rule: the method's rule.
+        predictor: the method's rule.
         batch: holds the query.
         expected: the suggested words.
         vocabulary: the model's vocabulary.
         written: the text that the memory was written from.
         base: name of the base.
     """
-    parts, found = shares(rule, batch), speaking(rule, batch)
+    parts, speakers = mixture_weights(predictor, batch), speaking(predictor, batch)
     explanations = []
-    firsts = list(dict.fromkeys(first for each in expected for first in each.rest))
-    weighed = dict(zip(firsts, entry_weights(found, batch, written, firsts), strict=True))
+    firsts = list(
+        dict.fromkeys(first for expected_word in expected for first in expected_word.rest)
+    )
+    weighed = dict(zip(firsts, entry_weights(speakers, batch, written, firsts), strict=True))
     for word, rest in expected:
         given = {
             base if name == "base" else name: sum(
@@ -177,7 +181,7 @@ def explained(
         entries = tuple(
             _remembered(entry, weights[entry], written, vocabulary) for entry in heaviest.tolist()
         )
-        explanations.append(Explanation(*word, given, entries, found.by_closeness))
+        explanations.append(Explanation(*word, given, entries, speakers.by_kernel_weight))
     return explanations
 
 
@@ -200,49 +204,59 @@ def _remembered(
 
 
 def explanation_tables(
-    title: str, found: Sequence[Explanation], shown: Callable[[str], str]
+    title: str, explanations: Sequence[Explanation], shown: Callable[[str], str]
 ) -> list[Table]:
     """Return tables of the words' shares and of the entries that speak for them; ``shown`` formats
     a text.
 
     Entries of a word in equal text stand in one row, which gives what they give together.
     """
-    names = [*found[0].shares] if found else []
-    parts = (Column(f"{name_of(unaliased(name))}, %", "percent") for name in names)
-    columns = (
+    columns = [
         Column("Next word"),
         Column("Adapted, %", "percent"),
         Column("Unadapted, %", "percent"),
-        *parts,
-    )
-    rows: list[tuple[Cell, ...]] = [
-        (
-            shown(item.word),
-            *(100 * value for value in (item.probability, item.unadapted, *item.shares.values())),
-        )
-        for item in found
     ]
-    tables = [Table("explained", title, columns, tuple(rows))]
+    if explanations:
+        for name in explanations[0].shares:
+            columns.append(Column(f"{name_of(unaliased(name))}, %", "percent", name=name))
+    rows: list[Row] = []
+    for item in explanations:
+        row: dict[str, Cell] = {
+            "Next word": shown(item.word),
+            "Adapted, %": 100 * item.probability,
+            "Unadapted, %": 100 * item.unadapted,
+        }
+        for name, share in item.shares.items():
+            row[name] = 100 * share
+        rows.append(row)
+    tables = [Table("explained", title, columns, rows)]
     rows = []
-    for item in found:
+    for item in explanations:
         alike: dict[str, list[MemoryEntry]] = {}
         for entry in item.entries:
             alike.setdefault(shown(_marked(entry)), []).append(entry)
         given = {text: sum(entry.weight for entry in same) for text, same in alike.items()}
         for text in sorted(given, key=given.__getitem__, reverse=True):
-            more = f" and {len(alike[text]) - 1} more" if len(alike[text]) > 1 else ""
-            rows.append((shown(item.word), 100 * given[text], _place(alike[text][0]) + more, text))
+            place = _place(alike[text][0])
+            if len(alike[text]) > 1:
+                place += f" and {len(alike[text]) - 1} more"
+            rows.append(
+                {
+                    "Next word": shown(item.word),
+                    "Weight": 100 * given[text],
+                    "Where it was read": place,
+                    "Text": text,
+                }
+            )
     if rows:
-        weight = Column("Closeness, %" if found[0].by_closeness else "Gives, %", "percent")
-        columns = (
+        header = "Closeness, %" if explanations[0].by_kernel_weight else "Gives, %"
+        columns = [
             Column("Next word"),
-            weight,
+            Column(header, "percent", name="Weight"),
             Column("Where it was read"),
             Column("Text", wide=True),
-        )
-        tables.append(
-            Table("entries", "What the memory holds of these words", columns, tuple(rows))
-        )
+        ]
+        tables.append(Table("entries", "What the memory holds of these words", columns, rows))
     return tables
 
 

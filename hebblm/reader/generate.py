@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.evaluation.scenario_config import several, whole
+from hebblm.evaluation.scenario_config import as_strings, whole_number
 from hebblm.memory.ngrams import NGrams
 from hebblm.online.drawing import (
     Answer,
@@ -51,17 +51,17 @@ class Wanted:
     heal: bool = True
 
     def __post_init__(self) -> None:
-        whole("max_new_tokens", self.most, 0)
-        whole("seed", self.sampling.seed, 0)
+        whole_number("max_new_tokens", self.most, 0)
+        whole_number("seed", self.sampling.seed, 0)
         if self.top is not None:
-            whole("top", self.top, 0)
+            whole_number("top", self.top, 0)
         if self.sampling.top_k is not None:
-            whole("top_k", self.sampling.top_k)
-        several("until", self.until)
+            whole_number("top_k", self.sampling.top_k)
+        as_strings("until", self.until)
 
     @property
     def ends(self) -> tuple[str, ...]:
-        return several("until", self.until)
+        return as_strings("until", self.until)
 
 
 @torch.no_grad()
@@ -107,7 +107,7 @@ def generate(
             yield from _drawn(expect, ids[-1:], answer, begun, most, wanted, choose)
         return
     following = Ahead(session.base, session.next_log_probs, session.past(), ngrams)
-    with session.base.aside(), session.context.aside():
+    with session.base.preserve_state(), session.context.preserve_state():
         yield from _drawn(following, ids, answer, begun, most, wanted, choose)
 
 

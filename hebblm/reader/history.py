@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar, cast
 import msgspec
 
 from hebblm.errors import UserError
-from hebblm.memory.persistence import ReadText
+from hebblm.memory.persistence import SourceText
 from hebblm.reader.config import OpenedConfig
 from hebblm.reader.inputs import Spelled
 from hebblm.runtime.progress import silence
@@ -21,7 +21,7 @@ from hebblm.text.fitting import Chosen
 from hebblm.text.vocabulary import Vocabulary
 
 
-class ReadDocument(NamedTuple):
+class LearnedDocument(NamedTuple):
     """A document that a reader learned from; None stands for numbers that the memory it began with
     does not have.
     """
@@ -33,7 +33,7 @@ class ReadDocument(NamedTuple):
     read: str | None  # when it was read last
 
 
-class Laid(NamedTuple):
+class WrittenSpan(NamedTuple):
     """A text, or several side by side, as their tokens were written to a memory."""
 
     names: tuple[str | None, ...]
@@ -42,7 +42,7 @@ class Laid(NamedTuple):
     pieces: tuple[int, ...] = ()  # lengths of the pieces in which a memory of texts was built
 
 
-class Opened(OpenedConfig, frozen=True, kw_only=True, tag="opened", omit_defaults=True):
+class ReaderOpened(OpenedConfig, frozen=True, kw_only=True, tag="opened", omit_defaults=True):
     """How a reader was opened for what follows; its settings are those of method and memory."""
 
     splitting: Chosen | None  # as requested
@@ -50,7 +50,7 @@ class Opened(OpenedConfig, frozen=True, kw_only=True, tag="opened", omit_default
     reading: dict[str, int]  # what the model's states depend on besides weights and tokens
 
 
-class Read(msgspec.Struct, tag="read", omit_defaults=True):
+class TextRead(msgspec.Struct, tag="read", omit_defaults=True):
     """Text of one call."""
 
     name: str
@@ -63,13 +63,13 @@ class Read(msgspec.Struct, tag="read", omit_defaults=True):
     spelled: Spelled | None = None
 
 
-class SideBySide(msgspec.Struct, tag="side by side"):
+class TextsReadAsBatch(msgspec.Struct, tag="side by side"):
     """Texts that were read at once."""
 
-    texts: list[Read]
+    texts: list[TextRead]
 
 
-class Began(msgspec.Struct, frozen=True, tag="began"):
+class TextStarted(msgspec.Struct, frozen=True, tag="began"):
     """The reader moved to the beginning of a text."""
 
 
@@ -80,7 +80,7 @@ class SplitBy(msgspec.Struct, frozen=True, tag="split"):
     splitting: Chosen
 
 
-class Passed(msgspec.Struct, frozen=True, tag="passed"):
+class TextPassed(msgspec.Struct, frozen=True, tag="passed"):
     """The reader went through a text without learning from it; the text itself is not kept.
 
     At the end of a record it stands in that text. Read again, what follows begins anew.
@@ -90,8 +90,8 @@ class Passed(msgspec.Struct, frozen=True, tag="passed"):
     splitting: Chosen | None  # of all others if it is the first; None without words
 
 
-Item = Opened | Read | SideBySide | Began | SplitBy | Passed
-N = TypeVar("N", bound=Read | SplitBy | Passed)
+Item = ReaderOpened | TextRead | TextsReadAsBatch | TextStarted | SplitBy | TextPassed
+N = TypeVar("N", bound=TextRead | SplitBy | TextPassed)
 
 
 class FirstMemory(msgspec.Struct, frozen=True):
@@ -100,17 +100,17 @@ class FirstMemory(msgspec.Struct, frozen=True):
     folder: str
     file: str  # in that folder; its sha256 identifies the memory
     sha256: str
-    texts: tuple[ReadText, ...]
+    texts: tuple[SourceText, ...]
 
 
-class ReadingRecord(msgspec.Struct, frozen=True):
+class History(msgspec.Struct, frozen=True):
     """All texts that a reader read."""
 
     base: FirstMemory | None = None
     items: tuple[Item, ...] = ()
 
 
-class Reading:
+class OpenText:
     """A text while it is read.
 
     Args:
@@ -136,7 +136,7 @@ class Reading:
         """Mark the text as read to its end."""
         self._whole = bool(self._texts)
 
-    def item(self, vocabulary: Vocabulary, rows: int) -> Read:
+    def item(self, vocabulary: Vocabulary, rows: int) -> TextRead:
         """Return the record of the text; ``rows`` is the number of words before it."""
         ids, size, spelled = self.tokens.tolist(), self.bytes, self._spelled
         if not self._whole:
@@ -147,11 +147,11 @@ class Reading:
             spelled = msgspec.structs.replace(spelled, tokens=vocabulary.lasting(ids), bytes=size)
         words = len({index for index in ids if index >= rows})
         texts = [] if spelled else self._texts
-        return Read(self.name, self.learned, self.read, len(ids), size, words, texts, spelled)
+        return TextRead(self.name, self.learned, self.read, len(ids), size, words, texts, spelled)
 
-    def passed(self, vocabulary: Vocabulary) -> Passed:
+    def passed(self, vocabulary: Vocabulary) -> TextPassed:
         """Return the record of a text that was not learned: its name, and how it splits others."""
-        return Passed(
+        return TextPassed(
             self.name,
             _fits(vocabulary, self._texts) if self._spelled is None else self._spelled.fits,
         )
@@ -167,22 +167,22 @@ class Journal:
             it is new.
     """
 
-    def __init__(self, vocabulary: Vocabulary, record: ReadingRecord, opening: Opened) -> None:
+    def __init__(self, vocabulary: Vocabulary, record: History, opening: ReaderOpened) -> None:
         self.base = record.base
         self.time: str | None = None  # of reading the texts that follow; None for the present
-        self.opening: Opened | None = opening
+        self.opening: ReaderOpened | None = opening
         self._vocabulary = vocabulary
         self._items = _without_unlearned(record.items, vocabulary)
-        self._open: tuple[Reading, ...] = ()  # being read now,
+        self._open: tuple[OpenText, ...] = ()  # being read now,
         self._together = False  # side by side or alone
         self._rows = 0  # words there were before these
 
     @property
-    def record(self) -> ReadingRecord:
+    def record(self) -> History:
         """All texts so far; of the text that is being read, the part learned so far."""
         items = _then(self._items, self._taken_down())
-        former = next((item for item in reversed(items) if isinstance(item, Opened)), None)
-        return ReadingRecord(
+        former = next((item for item in reversed(items) if isinstance(item, ReaderOpened)), None)
+        return History(
             self.base, (*items, *([self.opening] if self.opening not in (None, former) else []))
         )
 
@@ -198,21 +198,25 @@ class Journal:
         """Whether the reader stands at the beginning of a text."""
         if self._open:
             return False
-        return self._last() is None or isinstance(self._last(), Began | SideBySide)
+        return self._last() is None or isinstance(self._last(), TextStarted | TextsReadAsBatch)
 
     def goes_on(self, name: str) -> bool:
         """Return whether a text of this name goes on from where the reader stands."""
         self._close()
         last = self._last()
-        return name == "" if last is None else isinstance(last, Read | Passed) and last.name == name
+        return (
+            name == ""
+            if last is None
+            else isinstance(last, TextRead | TextPassed) and last.name == name
+        )
 
-    def begin(self, readings: Sequence[Reading], rows: int, *, together: bool) -> None:
+    def begin(self, readings: Sequence[OpenText], rows: int, *, together: bool) -> None:
         """Begin to record one text, or several side by side."""
         self._close()
         self._add()
         self._open, self._rows, self._together = tuple(readings), rows, together
 
-    def reads(self, reading: Reading) -> bool:
+    def reads(self, reading: OpenText) -> bool:
         """Return whether a text is still being recorded."""
         return reading in self._open
 
@@ -224,16 +228,16 @@ class Journal:
         nothing is kept.
         """
         self._close()
-        passed: list[Passed | SplitBy] = []
-        while self._items and isinstance(last := self._items[-1], Passed | SplitBy):
+        passed: list[TextPassed | SplitBy] = []
+        while self._items and isinstance(last := self._items[-1], TextPassed | SplitBy):
             self._items.pop()
             passed = [last, *passed]
         for text in passed:
             self.split(text.name, text.splitting)
-        if isinstance(self._last(), Read | None):
-            self._add(Began())
+        if isinstance(self._last(), TextRead | None):
+            self._add(TextStarted())
 
-    def passed(self, text: Passed) -> None:
+    def passed(self, text: TextPassed) -> None:
         """Record a text that was passed when this record was first made."""
         self._close()
         self._add()
@@ -246,25 +250,25 @@ class Journal:
         another.
         """
         self._close()
-        names = {each.name for each in self._named()}
+        names = {event.name for event in self._named()}
         if name not in names:
             raise UserError(f"no document is named {name!r:.60}; documents() lists their names")
         if other in {*names, *(document.name for document in documents(self.record))}:
             raise UserError(f"another document is named {other!r:.60}; choose another name")
         for number, item in enumerate(self._items):
-            if isinstance(item, SideBySide):
-                self._items[number] = SideBySide(
+            if isinstance(item, TextsReadAsBatch):
+                self._items[number] = TextsReadAsBatch(
                     [_renamed(text, name, other) for text in item.texts]
                 )
-            elif isinstance(item, Read | SplitBy | Passed):
+            elif isinstance(item, TextRead | SplitBy | TextPassed):
                 self._items[number] = _renamed(item, name, other)
 
-    def _named(self) -> list[Read | SplitBy | Passed]:
+    def _named(self) -> list[TextRead | SplitBy | TextPassed]:
         """Return all that has the name of a document."""
         return [
-            each
+            text
             for item in self._items
-            for each in ([item] if isinstance(item, SplitBy | Passed) else texts_in(item))
+            for text in ([item] if isinstance(item, SplitBy | TextPassed) else texts_in(item))
         ]
 
     def split(self, name: str, splitting: Chosen | None) -> None:
@@ -280,14 +284,19 @@ class Journal:
     def _last(self) -> Item | None:
         """Return the item that says where the reader stands."""
         return next(
-            (item for item in reversed(self._items) if not isinstance(item, Opened | SplitBy)), None
+            (
+                item
+                for item in reversed(self._items)
+                if not isinstance(item, ReaderOpened | SplitBy)
+            ),
+            None,
         )
 
     def _taken_down(self) -> Sequence[Item]:
         if not all(text.learned for text in self._open):
             return [text.passed(self._vocabulary) for text in self._open]
         texts = [text.item(self._vocabulary, self._rows) for text in self._open]
-        return [SideBySide(texts)] if self._together and texts else texts
+        return [TextsReadAsBatch(texts)] if self._together and texts else texts
 
     def _close(self) -> None:
         self._items = _then(self._items, self._taken_down())
@@ -300,19 +309,19 @@ def _renamed(item: N, name: str, other: str) -> N:
 
 def _then(items: Sequence[Item], more: Sequence[Item]) -> list[Item]:
     """Return items and those that follow; parts of one text that was passed are one item."""
-    found = [*items]
+    events = [*items]
     for item in more:
-        last = found[-1] if found else None
-        if isinstance(item, Passed) and isinstance(last, Passed) and item.name == last.name:
-            found[-1] = Passed(last.name, last.splitting or item.splitting)
+        last = events[-1] if events else None
+        if isinstance(item, TextPassed) and isinstance(last, TextPassed) and item.name == last.name:
+            events[-1] = TextPassed(last.name, last.splitting or item.splitting)
         else:
-            found.append(item)
-    return found
+            events.append(item)
+    return events
 
 
 def _without_unlearned(items: Sequence[Item], vocabulary: Vocabulary) -> list[Item]:
     """Return items without the texts that earlier versions kept although they were not learned."""
-    found: list[Item] = []
+    events: list[Item] = []
     for item in items:
         texts = texts_in(item)
         if texts and not texts[0].learned:
@@ -320,45 +329,49 @@ def _without_unlearned(items: Sequence[Item], vocabulary: Vocabulary) -> list[It
                 _fits(vocabulary, text.texts) if text.spelled is None else text.spelled.fits
                 for text in texts
             ]
-            found = _then(
-                found, [Passed(text.name, split) for text, split in zip(texts, fits, strict=True)]
+            events = _then(
+                events,
+                [TextPassed(text.name, split) for text, split in zip(texts, fits, strict=True)],
             )
         else:
-            found.append(item)
-    return found
+            events.append(item)
+    return events
 
 
-def learned(record: ReadingRecord) -> list[Read]:
+def learned(record: History) -> list[TextRead]:
     """Return the texts of a record that the reader learned from."""
     return [text for item in record.items for text in texts_in(item) if text.learned]
 
 
-def documents(record: ReadingRecord) -> list[ReadDocument]:
+def documents(record: History) -> list[LearnedDocument]:
     """Return the documents learned from, in the order of their first reading, after those the
     reader began with.
     """
-    found: dict[str, ReadDocument] = {}
+    by_name: dict[str, LearnedDocument] = {}
     for text in learned(record):
         tokens, size, words = text.tokens, text.bytes, text.words
-        if (before := found.get(text.name)) is not None:
+        if (before := by_name.get(text.name)) is not None:
             tokens, size, words = (
                 (before.tokens or 0) + tokens,
                 (before.bytes or 0) + size,
                 (before.words or 0) + words,
             )
-        found[text.name] = ReadDocument(text.name, tokens, size, words, text.read)
+        by_name[text.name] = LearnedDocument(text.name, tokens, size, words, text.read)
     base = () if record.base is None else record.base.texts
     return [
-        *(ReadDocument(text.get("path", ""), None, text.get("bytes"), None, None) for text in base),
-        *found.values(),
+        *(
+            LearnedDocument(text.get("path", ""), None, text.get("bytes"), None, None)
+            for text in base
+        ),
+        *by_name.values(),
     ]
 
 
-def laid_out(record: ReadingRecord) -> list[Laid]:
+def laid_out(record: History) -> list[WrittenSpan]:
     """Return texts in the order in which their tokens were written to a memory."""
     base = () if record.base is None else record.base.texts
-    found = [
-        Laid(
+    spans = [
+        WrittenSpan(
             (text.get("path"),),
             (sum(text["pieces"]),) if "pieces" in text else None,
             pieces=tuple(text.get("pieces", ())),
@@ -367,49 +380,59 @@ def laid_out(record: ReadingRecord) -> list[Laid]:
     ]
     every, open_name = 1, None  # open_name: of a document that may go on
     for item in record.items:
-        if isinstance(item, Opened):
+        if isinstance(item, ReaderOpened):
             every = item.update_every
-        elif isinstance(item, Began | Passed):
+        elif isinstance(item, TextStarted | TextPassed):
             open_name = None
         elif (texts := texts_in(item)) and texts[0].learned:
             names, lengths = (
                 tuple(text.name or None for text in texts),
                 tuple(text.tokens for text in texts),
             )
-            if isinstance(item, Read) and open_name == item.name and (before := found[-1].lengths):
-                found[-1] = found[-1]._replace(lengths=(before[0] + lengths[0],))
+            if (
+                isinstance(item, TextRead)
+                and open_name == item.name
+                and (before := spans[-1].lengths)
+            ):
+                spans[-1] = spans[-1]._replace(lengths=(before[0] + lengths[0],))
             else:
-                found.append(Laid(names, lengths, every))
-                open_name = item.name if isinstance(item, Read) else None
-    return found
+                spans.append(WrittenSpan(names, lengths, every))
+                open_name = item.name if isinstance(item, TextRead) else None
+    return spans
 
 
-def texts_of(record: ReadingRecord) -> list[ReadText]:
+def texts_of(record: History) -> list[SourceText]:
     """Return the documents of a record as JSON, for people who look into a folder."""
     base = [] if record.base is None else [*record.base.texts]
     return base + [
         cast(
-            ReadText,
+            SourceText,
             {
-                **({"path": found.name} if found.name else {}),
-                **{name: value for name, value in found._asdict().items() if name != "name"},
+                **({"path": document.name} if document.name else {}),
+                **{name: value for name, value in document._asdict().items() if name != "name"},
             },
         )
-        for found in documents(record)[len(base) :]
+        for document in documents(record)[len(base) :]
     ]
 
 
-def texts_in(item: Item) -> list[Read]:
-    return item.texts if isinstance(item, SideBySide) else [item] if isinstance(item, Read) else []
+def texts_in(item: Item) -> list[TextRead]:
+    return (
+        item.texts
+        if isinstance(item, TextsReadAsBatch)
+        else [item]
+        if isinstance(item, TextRead)
+        else []
+    )
 
 
 def _fits(vocabulary: Vocabulary, texts: Sequence[str]) -> Chosen | None:
     with silence():
-        found = (vocabulary.fits(text.removeprefix("\ufeff")) for text in texts)
-        return next((splitting for splitting in found if splitting is not None), None)
+        fitting = (vocabulary.fits(text.removeprefix("\ufeff")) for text in texts)
+        return next((splitting for splitting in fitting if splitting is not None), None)
 
 
-def write_record(path: Path, record: ReadingRecord) -> None:
+def write_record(path: Path, record: History) -> None:
     """Write a record to a file, one line per item."""
     encode = msgspec.json.Encoder().encode
     with path.open("wb") as stream:
@@ -417,7 +440,7 @@ def write_record(path: Path, record: ReadingRecord) -> None:
             stream.write(encode(line) + b"\n")
 
 
-def read_record_of(path: Path) -> ReadingRecord:
+def read_record_of(path: Path) -> History:
     """Read what :func:`write_record` wrote."""
     try:
         with path.open("rb") as stream:
@@ -425,4 +448,4 @@ def read_record_of(path: Path) -> ReadingRecord:
             items = msgspec.json.Decoder(Item).decode_lines(stream.read())
     except (OSError, msgspec.DecodeError) as error:
         raise UserError(f"{path} cannot be read ({error}); read the text again") from error
-    return ReadingRecord(base, tuple(items))
+    return History(base, tuple(items))

@@ -48,12 +48,12 @@ def read_lists(path: Path) -> list[Line]:
                 continue
             place = f"{path} line {number}"
             try:
-                found = msgspec.json.decode(line, type=Alternatives)
+                alternatives = msgspec.json.decode(line, type=Alternatives)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise UserError(f"{place} holds no alternatives ({error}); {FORM}") from error
-            if not found.candidates:
+            if not alternatives.candidates:
                 raise UserError(f"{place} has no candidate; write one, or remove the line")
-            lists.append((place, found))
+            lists.append((place, alternatives))
     if not lists:
         raise UserError(f"{path} holds no alternatives; {FORM}")
     return lists
@@ -71,7 +71,7 @@ def rank_lists(reader: Reader, lists: Iterable[Line], weight: float) -> Iterator
     """Yield a line of JSON for each list: its id and its candidates, best first."""
     for place, one in lists:
         try:
-            found = reader.rank(
+            ranked = reader.rank(
                 [candidate.text for candidate in one.candidates],
                 one.before,
                 prior=priors(one.candidates),
@@ -81,12 +81,12 @@ def rank_lists(reader: Reader, lists: Iterable[Line], weight: float) -> Iterator
             raise UserError(f"{place}: {error}") from error
         candidates = [
             {
-                "text": each.text,
-                "total": each.score,
-                "log_prob": each.log_prob,
-                "unadapted": each.unadapted,
-                "score": each.prior,
+                "text": alternative.text,
+                "total": alternative.score,
+                "log_prob": alternative.log_prob,
+                "unadapted": alternative.unadapted,
+                "score": alternative.prior,
             }
-            for each in found
+            for alternative in ranked
         ]
         yield msgspec.json.encode({"id": one.id, "candidates": candidates}) + b"\n"

@@ -60,7 +60,7 @@ class OwnText:
             end = begin + self._every
             with self._standing(self._marks[-1]):
                 labels = self.session.last.new_tensor(self.ids[begin + 1 : end + 1])
-                self.session.follow(self._states[begin:end], labels)
+                self.session.update_weights(self._states[begin:end], labels)
                 self._marks.append(self.session.context.stream_states)
 
     def cut(self, length: int) -> None:
@@ -154,7 +154,7 @@ class Beginning:
             ids: the tokens.
             begins: whether the first one is the one that a text follows.
         """
-        with self.session.base.aside(), self.session.context.aside():
+        with self.session.base.preserve_state(), self.session.context.preserve_state():
             text = OwnText(self.session, begins=begins)
             text.read(ids)
             yield text
@@ -179,7 +179,7 @@ def standing_after(
         with beginning.text(ids.tolist()) as text, text.expectation() as found:
             yield found
         return
-    with session.base.aside(), session.context.aside():
+    with session.base.preserve_state(), session.context.preserve_state():
         hidden = session.base.read(ids)
         past = session.past_with(ids)
         batch = session.query(hidden[-1:], past)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.errors import UserError
-from hebblm.evaluation.scenario_config import whole
+from hebblm.evaluation.scenario_config import whole_number
 from hebblm.memory.ngram_rows import contexts_of
 from hebblm.reader.inputs import known_ids
 from hebblm.reader.own_text import OwnText
@@ -49,15 +49,15 @@ def text_log_probs(session: ReaderSession, ids: Sequence[int] | Tensor, last: in
     """Return log-probabilities (N, V) in nats after each of the last N tokens of a text; see
     :meth:`hebblm.Reader.log_probs`.
     """
-    found = known_ids(
+    token_ids = known_ids(
         session.vocabulary,
         ids,
         "row of ids; reader.vocabulary.encode(TEXT, include=False).ids are one",
     )
-    if not found or whole("last", last, 0) > len(found):
-        raise UserError(f"last = {last} must lie between 0 and the number of ids, {len(found)}")
-    tokens = session.source.readable(session.last.new_tensor(found))
+    if not token_ids or whole_number("last", last, 0) > len(token_ids):
+        raise UserError(f"last = {last} must lie between 0 and the number of ids, {len(token_ids)}")
+    tokens = session.source.readable(session.last.new_tensor(token_ids))
     with session.at_text_start():
         text = OwnText(session, begins=False)
         text.read(tokens.tolist())
-        return text.log_probs(len(found) - last)
+        return text.log_probs(len(token_ids) - last)

@@ -14,7 +14,7 @@ from torch import Tensor
 from hebblm.adapt.methods import METHODS
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.scenario_config import ScenarioConfig, whole
+from hebblm.evaluation.scenario_config import ScenarioConfig, whole_number
 from hebblm.memory.persistence import Owner
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.online.drawing import Answer, Drawn, Sampling
@@ -23,7 +23,14 @@ from hebblm.reader.checkpoint import ReaderState, open_reader, save_reader
 from hebblm.reader.config import OpenedConfig, ReaderConfig
 from hebblm.reader.explain import Explanation, explain
 from hebblm.reader.generate import Wanted, complete, generate
-from hebblm.reader.history import Journal, Opened, ReadDocument, Reading, documents, laid_out
+from hebblm.reader.history import (
+    Journal,
+    LearnedDocument,
+    OpenText,
+    ReaderOpened,
+    documents,
+    laid_out,
+)
 from hebblm.reader.inputs import (
     Intervals,
     Progress,
@@ -145,7 +152,7 @@ class Reader:
     @property
     def uses_dynamic_base(self) -> bool:
         """Whether a copy of the model's weights learns as well."""
-        return METHODS[self.method].moving
+        return METHODS[self.method].uses_dynamic_base
 
     @overload
     def read(  # type: ignore[overload-overlap]
@@ -199,9 +206,11 @@ class Reader:
         """
         with turn(self), followed(progress) as report:
             if isinstance(text, Mapping) or are_documents(text):
-                found = self._read_documents(*named(cast(Texts, text), name), learn, report)
-                self._tell_loss(found)
-                return found
+                documents_read = self._read_documents(
+                    *named(cast(Texts, text), name), learn, report
+                )
+                self._tell_loss(documents_read)
+                return documents_read
             return self._read_text(cast(Text, text), learn, report, name_of(name))
 
     def _read_text(
@@ -248,9 +257,9 @@ class Reader:
             UserError: as for :meth:`read`, or one string instead of pieces.
         """
         report, name = reported(progress), name_of(name)
-        most = None if max_tokens is None else whole("max_tokens", max_tokens)
+        most = None if max_tokens is None else whole_number("max_tokens", max_tokens)
         intervals = Intervals(self.update_every, include=learn, most=most)
-        reading: Reading | None = None
+        reading: OpenText | None = None
 
         def read(take: Callable[[Vocabulary], tuple[Encoded, int] | None]) -> Scores | None:
             nonlocal reading
@@ -282,18 +291,18 @@ class Reader:
 
     def _tell_loss(self, scores: Sequence[Scores]) -> None:
         """Print once what the tokenizer loses of a text, or of documents that are read together."""
-        lost = sum(each.lost for each in scores)
+        lost = sum(score.lost for score in scores)
         if lost and not self._told_of_loss:
             self._told_of_loss = True
-            tell_loss("this text", lost, sum(each.bytes for each in scores))
+            tell_loss("this text", lost, sum(score.bytes for score in scores))
 
-    def _begin(self, name: str, learn: bool, text: str | list[str] | Spelled | None) -> Reading:
+    def _begin(self, name: str, learn: bool, text: str | list[str] | Spelled | None) -> OpenText:
         """Record that a text is read now, from its beginning unless it goes on."""
         if not self.journal.goes_on(name):
             self.session.begin_text()
         elif learn:
-            self.session.context.settle()
-        reading = Reading(name, learn, self.journal.now(), text)
+            self.session.context.restore_learned_weights()
+        reading = OpenText(name, learn, self.journal.now(), text)
         self.journal.begin([reading], len(self.session.base.head.weight), together=False)
         return reading
 
@@ -303,7 +312,7 @@ class Reader:
         size: int,
         learn: bool,
         progress: Callable[[int, int], None],
-        reading: Reading,
+        reading: OpenText,
     ) -> Scores:
         ids, before = encoded.ids, len(reading.tokens)
 
@@ -344,7 +353,7 @@ class Reader:
         readings = []
         for name, text in zip(names, texts, strict=True):
             kept = text if isinstance(text, str | Spelled) else None
-            readings.append(Reading(name, learn, self.journal.now(), kept))
+            readings.append(OpenText(name, learn, self.journal.now(), kept))
         self.journal.begin(readings, len(self.session.base.head.weight), together=True)
 
         def moved(done: int, total: int) -> None:
@@ -355,13 +364,13 @@ class Reader:
 
         try:
             with self.session.as_batch(len(texts)) as session:
-                found = session.read(encoded, sizes, moved, learn=learn)
+                losses = session.read(encoded, sizes, moved, learn=learn)
             for reading, size in zip(readings, sizes, strict=True):
                 reading.bytes = size
                 reading.end()
         finally:
             self.journal.began()  # what follows these texts is another one
-        return found
+        return losses
 
     @property
     def _beginning(self) -> Beginning | None:
@@ -648,7 +657,7 @@ class Reader:
         with turn(self):
             return rank(self.session, alternatives, before, prior=prior, weight=weight)
 
-    def documents(self) -> list[ReadDocument]:
+    def documents(self) -> list[LearnedDocument]:
         """Return the documents that the reader learned from, in order; those of the memory it began
         with come first.
         """
@@ -699,7 +708,7 @@ class Reader:
             self.config, self.journal, self.session = other.config, other.journal, other.session
             self._told_of_loss = other._told_of_loss
 
-    def _reopened(self, how: Opened, memory: Path | None, asked: Mapping[str, Any]) -> Reader:
+    def _reopened(self, how: ReaderOpened, memory: Path | None, asked: Mapping[str, Any]) -> Reader:
         """Open a reader of the same model in the way this one was once opened."""
         if how.reading != self.model.reading():
             then, now = (
@@ -769,10 +778,10 @@ def _opening(
     splitting: Chosen | None,
     words: tuple[str, ...],
     model: TrainedModel,
-) -> Opened:
+) -> ReaderOpened:
     """Return the record of how a reader is opened, with the settings of its memory."""
     memory = {f"memory.{key}": value for key, value in asdict(values.memory).items()}
-    return Opened(
+    return ReaderOpened(
         method=config.method,
         k=config.k,
         update_every=config.update_every,

@@ -9,20 +9,20 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from hebblm.adapt.former import present_settings
 from hebblm.adapt.methods import METHODS, unaliased
+from hebblm.adapt.renamed import present_settings
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import defaults
 from hebblm.io.files import sha256
 from hebblm.reader.history import (
+    History,
     Item,
     Journal,
-    Opened,
-    Passed,
-    Read,
-    ReadingRecord,
-    SideBySide,
+    ReaderOpened,
     SplitBy,
+    TextPassed,
+    TextRead,
+    TextsReadAsBatch,
     documents,
     texts_in,
 )
@@ -32,7 +32,7 @@ from hebblm.text.striking import struck
 from hebblm.text.vocabulary import Vocabulary
 
 
-class Reads(Protocol):
+class ReplayReader(Protocol):
     """A reader, which records the texts that it reads."""
 
     @property
@@ -52,46 +52,46 @@ class Reads(Protocol):
     def save(self, folder: str | Path) -> None: ...
 
 
-R = TypeVar("R", bound=Reads)
-Opens = Callable[[Opened, Path | None, Mapping[str, Any]], R]
+R = TypeVar("R", bound=ReplayReader)
+Opens = Callable[[ReaderOpened, Path | None, Mapping[str, Any]], R]
 """Opens a reader as it once was, with or without a memory; the mapping holds values that changed
 since then.
 """
 
 
-def without_documents(record: ReadingRecord, names: Sequence[str]) -> ReadingRecord:
+def without_documents(record: History, names: Sequence[str]) -> History:
     """Return a record as if some documents had never been read."""
-    own = [
+    names_here = [
         text.name
         for item in record.items
-        for text in ([item] if isinstance(item, Passed) else texts_in(item))
+        for text in ([item] if isinstance(item, TextPassed) else texts_in(item))
     ]
     for name in names:
         known = [document.name for document in documents(record)]
-        if name not in own and name in known and record.base is not None:
+        if name not in names_here and name in known and record.base is not None:
             raise UserError(
                 f"{name} is a text of {record.base.folder}, with which this reader began; build "
                 "that memory again "
                 "without it, and read the other texts after it"
             )
-        if name not in own:
-            held = ", ".join(map(repr, [*dict.fromkeys(known)][:5])) + (
+        if name not in names_here:
+            names_known = ", ".join(map(repr, [*dict.fromkeys(known)][:5])) + (
                 ", ..." if len({*known}) > 5 else ""
             )
             raise UserError(
-                f"no document is named {name!r}; the reader learned from {held or 'none'}"
+                f"no document is named {name!r}; the reader learned from {names_known or 'none'}"
             )
     items: list[Item] = []
     for item in record.items:
-        if isinstance(item, SideBySide):
+        if isinstance(item, TextsReadAsBatch):
             if left := [text for text in item.texts if text.name not in names]:
-                items.append(SideBySide(left))
-        elif not (isinstance(item, Read | SplitBy | Passed) and item.name in names):
+                items.append(TextsReadAsBatch(left))
+        elif not (isinstance(item, TextRead | SplitBy | TextPassed) and item.name in names):
             items.append(item)
-    return ReadingRecord(record.base, tuple(items))
+    return History(record.base, tuple(items))
 
 
-def without_word(record: ReadingRecord, word: str, vocabulary: Vocabulary) -> ReadingRecord:
+def without_word(record: History, word: str, vocabulary: Vocabulary) -> History:
     """Return a record as if a word had been struck out of every text before it was read."""
     if not isinstance(word, str) or not word or any(letter.isspace() for letter in word):
         raise UserError(f"word = {word!r:.60} is not a single word; give one without blanks")
@@ -103,16 +103,16 @@ def without_word(record: ReadingRecord, word: str, vocabulary: Vocabulary) -> Re
         )
     items: list[Item] = []
     for item in record.items:
-        if isinstance(item, SideBySide):
-            items.append(SideBySide([_struck(text, word, vocabulary) for text in item.texts]))
+        if isinstance(item, TextsReadAsBatch):
+            items.append(TextsReadAsBatch([_struck(text, word, vocabulary) for text in item.texts]))
         else:
-            items.append(_struck(item, word, vocabulary) if isinstance(item, Read) else item)
+            items.append(_struck(item, word, vocabulary) if isinstance(item, TextRead) else item)
     if items == [*record.items]:
         raise UserError(f"{word!r:.60} is in no text that was read; write it as it stands there")
-    return ReadingRecord(None, tuple(items))
+    return History(None, tuple(items))
 
 
-def _struck(text: Read, word: str, vocabulary: Vocabulary) -> Read:
+def _struck(text: TextRead, word: str, vocabulary: Vocabulary) -> TextRead:
     texts = text.texts
     if text.spelled is not None:
         texts = [vocabulary.join(vocabulary.ids_of(text.spelled.tokens))]
@@ -120,12 +120,12 @@ def _struck(text: Read, word: str, vocabulary: Vocabulary) -> Read:
     return text if left == texts else msgspec.structs.replace(text, texts=left, spelled=None)
 
 
-def check_still(record: ReadingRecord, *, whole: bool) -> None:
+def check_still(record: History, *, whole: bool) -> None:
     """Refuse a record that began with a memory that is gone, or, unless ``whole``, one of a base
     that learns.
     """
-    moving = [unaliased(item.method) for item in record.items if isinstance(item, Opened)]
-    moving = [method for method in moving if METHODS[method].moving]
+    moving = [unaliased(item.method) for item in record.items if isinstance(item, ReaderOpened)]
+    moving = [method for method in moving if METHODS[method].uses_dynamic_base]
     if moving and not whole:
         raise UserError(
             f"{moving[0]} learned from all texts in the same weights, so to forget one, the reader "
@@ -143,8 +143,8 @@ def check_still(record: ReadingRecord, *, whole: bool) -> None:
 
 
 def read_again(
-    record: ReadingRecord,
-    opening: Opened | None,
+    record: History,
+    opening: ReaderOpened | None,
     opens: Opens[R],
     progress: Callable[[int, int], None],
 ) -> R:
@@ -161,7 +161,7 @@ def read_again(
 
     with silence():
         for item in items:
-            if isinstance(item, Opened):
+            if isinstance(item, ReaderOpened):
                 settings = {
                     name: value
                     for name, value in present_settings(item.settings).items()
@@ -170,10 +170,11 @@ def read_again(
                 item = msgspec.structs.replace(
                     item, method=unaliased(item.method), settings=settings
                 )
+                # A folder keeps its memory as it was built; the opening names its own default.
                 asked = {
                     name: value
                     for name, value in settings.items()
-                    if former.get(name, value) != value
+                    if former.get(name, value) != value and not name.startswith("memory.")
                 }
                 former |= settings
                 if reader is None:
@@ -196,23 +197,23 @@ def read_again(
     return reader
 
 
-def _read_again(reader: Reads, item: Item, progress: Callable[[int, int], None]) -> None:
+def _read_again(reader: ReplayReader, item: Item, progress: Callable[[int, int], None]) -> None:
     if texts := texts_in(item):
         reader.journal.time = texts[0].read
-    if isinstance(item, SideBySide):
+    if isinstance(item, TextsReadAsBatch):
         documents = [text.spelled or text.texts[0] for text in texts]
         names = [text.name for text in texts]
         together = dict(zip(names, documents, strict=True)) if all(names) else documents
         reader.read(together, progress=progress)
-    elif isinstance(item, Read) and len(item.texts) > 1:
+    elif isinstance(item, TextRead) and len(item.texts) > 1:
         for _ in reader.read_pieces(item.texts, name=item.name):
             pass
-    elif isinstance(item, Read):
+    elif isinstance(item, TextRead):
         text = item.texts[0] if item.spelled is None else item.spelled
         reader.read(text, progress=progress, name=item.name)
     elif isinstance(item, SplitBy):
         reader.journal.split(item.name, item.splitting)
-    elif isinstance(item, Passed):
+    elif isinstance(item, TextPassed):
         reader.journal.passed(item)
         reader.session.begin_text()
     else:

@@ -117,8 +117,8 @@ def rank(
     rows = len(session.base.head.weight)
     ids = [session.source.readable(session.last.new_tensor(whole.ids)) for whole in wholes]
     sums = _sums(session, ids, begin)
-    found = []
-    for text, whole, own, value, (adapted, base) in zip(
+    ranked = []
+    for text, whole, ids_of_text, value, (adapted, base) in zip(
         texts, wholes, ids, priors, sums.tolist(), strict=True
     ):
         new = {
@@ -128,8 +128,10 @@ def rank(
         spelling = SPELLING * sum(spelled_bytes(whole.tokens[at]) for at in new if at >= begin)
         log_prob = adapted - spelling
         score = log_prob + weight * value
-        found.append(RankedText(text, score, log_prob, base - spelling, value, len(own) - begin))
-    return sorted(found, key=lambda one: -one.score)
+        ranked.append(
+            RankedText(text, score, log_prob, base - spelling, value, len(ids_of_text) - begin)
+        )
+    return sorted(ranked, key=lambda one: -one.score)
 
 
 def _is_silent(text: str) -> bool:
@@ -158,9 +160,9 @@ def _sums(session: ReaderSession, ids: Sequence[Tensor], begin: int) -> Tensor:
     """
     device = session.last.device
     states, trained = session.base.beyond(
-        torch.cat([session.last, ids[0][:begin]]), [own[begin:-1] for own in ids]
+        torch.cat([session.last, ids[0][:begin]]), [ids_of_text[begin:-1] for ids_of_text in ids]
     )
-    texts = [own.tolist() for own in ids]
+    texts = [ids_of_text.tolist() for ids_of_text in ids]
     places: dict[tuple[int, ...], int] = {}  # of each beginning that is predicted
     first: list[tuple[int, int]] = []  # alternative and token where each occurs first
     asked: list[tuple[int, int, int]] = []  # beginning, token, alternative
@@ -174,7 +176,7 @@ def _sums(session: ReaderSession, ids: Sequence[Tensor], begin: int) -> Tensor:
     hidden = torch.stack([states[number][at - begin] for number, at in first]).to(
         device, session.base.head.weight.dtype
     )
-    beside = (
+    by_trained = (
         None
         if trained is None
         else torch.stack([trained[number][at - begin] for number, at in first])
@@ -187,15 +189,17 @@ def _sums(session: ReaderSession, ids: Sequence[Tensor], begin: int) -> Tensor:
         batch = EvalBatch(
             hidden[part], session.context, contexts=None if contexts is None else contexts[part]
         )
-        here = (rows >= start) & (rows < start + ROWS)
+        in_block = (rows >= start) & (rows < start + ROWS)
         for column, log_probs in enumerate(
             (
                 session.predictor.log_probs(batch),
-                session.base.trained_log_probs(batch, None if beside is None else beside[part]),
+                session.base.trained_log_probs(
+                    batch, None if by_trained is None else by_trained[part]
+                ),
             )
         ):
             sums[:, column].index_add_(
-                0, owners[here], log_probs[rows[here] - start, tokens[here]].double()
+                0, owners[in_block], log_probs[rows[in_block] - start, tokens[in_block]].double()
             )
     return sums
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hebblm.report.numbers import perplexity
+from hebblm.report.result.numbers import perplexity
 from hebblm.text.words import Words
 
 

@@ -16,7 +16,7 @@ from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.memory import AnyMemory, build_memory
@@ -29,13 +29,13 @@ from hebblm.online.prompts import Prompt
 from hebblm.online.session import Losses, OnlineSession, Unit
 from hebblm.online.text import TextSource, TextStreams
 from hebblm.online.vocabulary import UnknownVocabulary
-from hebblm.reader.base import ReaderBase, dynamic_base
+from hebblm.reader.base import BaseAndTrained, dynamic_base
 from hebblm.reader.checkpoint import ReaderState
 from hebblm.reader.config import OpenedConfig
-from hebblm.reader.history import ReadingRecord
+from hebblm.reader.history import History
 from hebblm.reader.inputs import check_text
 from hebblm.reader.scores import Scores
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.text.piece_texts import PieceTexts
 from hebblm.text.subwords import Subwords
 from hebblm.text.vocabulary import Encoded, Vocabulary
@@ -69,8 +69,8 @@ class ReaderSession:
         self.model, self.vocabulary = model, vocabulary
         self.method, self.update_every = config.method, config.update_every
         method, device = METHODS[config.method], device_of(model)
-        self.base = ReaderBase(model.base())
-        if method.moving:
+        self.base = BaseAndTrained(model.base())
+        if method.uses_dynamic_base:
             self.base = dynamic_base(model, values.dynamic, training)
         if vocabulary.splitting is None and saved.splitting is not None:
             vocabulary.split(saved.splitting)
@@ -81,7 +81,7 @@ class ReaderSession:
         self._text_start = self.base.stream_state()
         self.last = torch.tensor([vocabulary.start], device=device)  # (1,) the last token read
         self.source = TextSource(self.base, UnknownVocabulary(vocabulary.unknown))
-        predictor = method.rule(values.methods)
+        predictor = method.predictor(values.methods)
         counts = [*vocabulary.counts, *[0] * len(vocabulary.words)]
         new_classes = None  # where no text has words that training did not have
         if vocabulary.grows:
@@ -95,7 +95,7 @@ class ReaderSession:
             k=config.k,
             train_counts=torch.tensor(counts, device=device),
             new_classes=new_classes,
-            window=predictor.needs.window,
+            window=predictor.requirements.window,
         )
         self.online = OnlineSession(self.source, [context], {self.method: predictor})
         self._load(saved, memory)
@@ -110,15 +110,15 @@ class ReaderSession:
         elif saved.memory is not None:  # a memory alone: each of its entries was read once
             context.observed = saved.memory.counts(len(self.vocabulary))
         context.recall_ngrams(saved.ngrams)
-        if unused := context.recall_shares(saved.shares):
-            say(
+        if unused := context.load_mixture_weights(saved.mixture_weights):
+            log(
                 f"{memory} holds learned shares that {self.method} does not use here: "
                 f"{'; '.join(unused)}"
             )
         if saved.state is None:
             context.begin()
 
-    def state(self, config: OpenedConfig, record: ReadingRecord) -> ReaderState:
+    def state(self, config: OpenedConfig, record: History) -> ReaderState:
         """Return the state to save: by names, so that a reader of another method can go on."""
         context, rows = self.context, len(self.base.head.weight)
         return ReaderState(
@@ -128,7 +128,7 @@ class ReaderSession:
             self.last,
             context.observed,
             context.recent.latest(context.window),
-            context.known_shares,
+            context.saved_mixture_weights,
             context.known_ngrams,
             self.base.weights(),
             self.vocabulary.splitting,
@@ -146,13 +146,13 @@ class ReaderSession:
         return self.context.memory
 
     @property
-    def predictor(self) -> Rule:
+    def predictor(self) -> Predictor:
         """The method, which predicts from a mini-batch."""
         return self.online.predictors[self.method]
 
     @property
     def uses_dynamic_base(self) -> bool:
-        return METHODS[self.method].moving
+        return METHODS[self.method].uses_dynamic_base
 
     # Reading
 
@@ -167,7 +167,7 @@ class ReaderSession:
         """Put the base at the beginning of a text in the block; mixture weights stay as they
         are.
         """
-        with self.base.aside(), self.context.aside():
+        with self.base.preserve_state(), self.context.preserve_state():
             self.base.load_stream_state(self._text_start)
             yield
 
@@ -201,7 +201,7 @@ class ReaderSession:
         other = copy.copy(self)
         other.vocabulary = vocabulary
         other.__dict__.pop("word_forms", None)  # those of the words until now
-        other.base = ReaderBase(self.model.base())
+        other.base = BaseAndTrained(self.model.base())
         other.base.grow(len(context.head.weight) - len(other.base.head.weight))
         other.source = TextSource(other.base, self.source.vocabulary)
         other.online = OnlineSession(other.source, [context], {self.method: self.predictor})
@@ -215,11 +215,11 @@ class ReaderSession:
         """
         session = copy.copy(self)
         if count > 1:
-            session.base = ReaderBase(self.model.base(streams=count))
+            session.base = BaseAndTrained(self.model.base(streams=count))
             session.base.grow(len(self.base.head.weight) - len(session.base.head.weight))
             session.source = TextSource(session.base, self.source.vocabulary)
             session.online = self.online.over(session.source)
-        with self.context.side_by_side(count):
+        with self.context.as_streams(count):
             try:
                 yield session
             finally:
@@ -247,7 +247,7 @@ class ReaderSession:
         total, every = sum(lengths), self.update_every
         layout = Layout(tuple(accumulate([0, *lengths[:-1]])), tuple(lengths))
         ids = self.last.new_tensor([index for text in texts for index in text.ids])  # (T,)
-        before = [torch.cat([self.last, own])[:-1] for own in torch.split(ids, lengths)]
+        before = [torch.cat([self.last, of_text])[:-1] for of_text in torch.split(ids, lengths)]
         streams = TextStreams(layout, torch.cat(before), ids, every, write=learn)
         adapted, plain = (torch.zeros(total, dtype=torch.float32, device="cpu") for _ in range(2))
         new = torch.zeros(total, dtype=torch.bool, device="cpu")  # (T,)
@@ -321,18 +321,18 @@ class ReaderSession:
         """Return log-probabilities (V,) in nats after a state (1, D) and a text."""
         return self.predictor.log_probs(self.query(hidden, text))[0]
 
-    def follow(self, hidden: Tensor, labels: Tensor) -> None:
+    def update_weights(self, hidden: Tensor, labels: Tensor) -> None:
         """Move mixture weights and n-grams on by labels (N,) after states (N, D), an interval at a
         time.
 
-        Call it in ``context.aside()``: it ends with the block.
+        Call it in ``context.preserve_state()``: it ends with the block.
         """
         places = [*range(0, len(labels), self.update_every), len(labels)]
         for begin, end in pairwise(places):
-            own = labels[begin:end]
-            block = Block.of(own, self.update_every, written=False)
+            learned_labels = labels[begin:end]
+            block = Block.of(learned_labels, self.update_every, written=False)
             batch = EvalBatch(self._placed(hidden[begin:end]), self.context, block)
-            self.online.follow([(self.context, batch.observation(own))])
+            self.online.update_weights([(self.context, batch.observation(learned_labels))])
 
     @cached_property
     def pieces(self) -> PieceTexts | None:
@@ -383,9 +383,11 @@ class Continuations:
         if not rows[0]:
             return self._first[0][None], self._first[1][None]
         base, context = self._session.base, self._session.context
-        after = base.branches([torch.tensor(row, device=base.head.weight.device) for row in rows])
+        after = base.continuations(
+            [torch.tensor(row, device=base.head.weight.device) for row in rows]
+        )
         states, trained = (
-            None if each is None else torch.stack([row[-1] for row in each]) for each in after
+            None if hidden is None else torch.stack([row[-1] for row in hidden]) for hidden in after
         )
         assert states is not None
         batch = EvalBatch.after(rows, states.to(base.head.weight.dtype), context, self._past)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from hebblm.memory import AnyMemory
 from hebblm.models.base import TrainedModel
-from hebblm.reader.history import Laid
+from hebblm.reader.history import WrittenSpan
 
 Ints = npt.NDArray[np.int64]
 UNKNOWN = -1
@@ -28,7 +28,9 @@ class WrittenText:
     stream: Ints  # (S,) entries of the present stream, in its order
 
     @classmethod
-    def of(cls, memory: AnyMemory, texts: Sequence[Laid], model: TrainedModel) -> WrittenText:
+    def of(
+        cls, memory: AnyMemory, texts: Sequence[WrittenSpan], model: TrainedModel
+    ) -> WrittenText:
         """Return the text of a memory that texts were written to, one after the other."""
         ids = np.concatenate([part.values.cpu().numpy() for part in memory.segments()])
         names: list[str | None] = []
@@ -39,11 +41,11 @@ class WrittenText:
             if text.lengths is None:  # its entries and those before it have no known place
                 documents, tokens, streams, names = [], [], [], []
                 continue
-            own, places = side_by_side(text.lengths, text.every)
+            of_texts, places = interleaved(text.lengths, text.every)
             if text.pieces:
                 places = pieces_in_order(model, text.pieces)
-            streams.append(own == len(text.lengths) - 1)
-            documents.append(own + len(names))
+            streams.append(of_texts == len(text.lengths) - 1)
+            documents.append(of_texts + len(names))
             tokens.append(places)
             names += text.names
         total = len(ids)
@@ -91,13 +93,15 @@ class WrittenText:
         at = int(self.rank[entry])
         run = self.order[max(0, at - words) : at + words + 1]
         steps = np.arange(len(run)) - min(at, words)
-        own = self.documents[run] == self.documents[entry]
+        same_document = self.documents[run] == self.documents[entry]
         if self.documents[entry] != UNKNOWN:  # a text that was read in part twice may have gaps
-            own &= self.tokens[run] - self.tokens[entry] == steps
-        return self.ids[run[own & (steps < 0)]], self.ids[run[own & (steps > 0)]]
+            same_document &= self.tokens[run] - self.tokens[entry] == steps
+        return self.ids[run[same_document & (steps < 0)]], self.ids[
+            run[same_document & (steps > 0)]
+        ]
 
 
-def side_by_side(lengths: Sequence[int], every: int) -> tuple[Ints, Ints]:
+def interleaved(lengths: Sequence[int], every: int) -> tuple[Ints, Ints]:
     """Return document and place (T,) of tokens that are written an interval of every document at a
     time.
     """

@@ -8,7 +8,7 @@ import torch
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.errors import UserError
-from hebblm.evaluation.scenario_config import whole
+from hebblm.evaluation.scenario_config import whole_number
 from hebblm.online.drawing import Answer, PieceAnswer
 from hebblm.online.expected import Expected, Suggestion, Suggestions, most_probable
 from hebblm.online.prompts import Prompt
@@ -37,8 +37,12 @@ def suggest(
         budget: most beginnings of words that a model of pieces follows; None for any number.
         beginning: None if the session stands within a text.
     """
-    _, found = expected_words(session, context, n, typed=typed, budget=budget, beginning=beginning)
-    return Suggestions((each.suggestion for each in found.words), found.bound, exact=found.exact)
+    _, expected = expected_words(
+        session, context, n, typed=typed, budget=budget, beginning=beginning
+    )
+    return Suggestions(
+        (word.suggestion for word in expected.words), expected.bound, exact=expected.exact
+    )
 
 
 @torch.no_grad()
@@ -54,7 +58,7 @@ def expected_words(
     """Return the query after a context, and the n words that are expected there; see
     :func:`suggest`.
     """
-    n, budget = whole("n", n), None if budget is None else whole("budget", budget)
+    n, budget = whole_number("n", n), None if budget is None else whole_number("budget", budget)
     for text in (context, typed):
         check_text(text)
     if any(letter.isspace() for letter in typed):
@@ -68,9 +72,9 @@ def expected_words(
     with standing_after(session, ids, beginning) as (batch, following):
         if pieces is not None:
             place = prompt.place(session.text_before(), blank_first=pieces.blank_first)
-            found = words_ahead(following, pieces, n, place, budget)
-            words = [_inserted(each, prompt, answer) for each in found.words]
-            return batch, replace(found, words=words)
+            search = words_ahead(following, pieces, n, place, budget)
+            words = [_inserted(word, prompt, answer) for word in search.words]
+            return batch, replace(search, words=words)
         adapted, base = (log_probs[0].exp() for log_probs in following([()]))
         words = most_probable(
             adapted,
@@ -84,11 +88,11 @@ def expected_words(
         return batch, FoundWords(words, 0.0, True)
 
 
-def _inserted(each: Expected, prompt: Prompt, answer: Answer) -> Expected:
+def _inserted(expected: Expected, prompt: Prompt, answer: Answer) -> Expected:
     """Return an expected word with the text that it adds to a prompt, in place of the text after
     the blanks.
     """
-    word, text = each.suggestion, prompt.blanks + each.suggestion.insert_text
+    word, text = expected.suggestion, prompt.blanks + expected.suggestion.insert_text
     if isinstance(answer, PieceAnswer):
         text = answer.added(text)
-    return Expected(Suggestion(*word, text, ends=word.ends), each.rest)
+    return Expected(Suggestion(*word, text, ends=word.ends), expected.rest)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from hebblm.runtime.lazy import lazily
 
 if TYPE_CHECKING:
-    from hebblm.report.buckets import FrequencyBucket, frequency_report, recombine
-    from hebblm.report.document import print_summary, write_comparison, write_report
-    from hebblm.report.result import MethodResult, Result, ScenarioRecord
-    from hebblm.report.tokens import TokenLosses
+    from hebblm.report.render.document import print_summary, write_comparison, write_report
+    from hebblm.report.render.result import Result
+    from hebblm.report.result.parts import FrequencyBucket, frequency_report, recombine
+    from hebblm.report.result.schema import MethodResult, ScenarioRecord
+    from hebblm.report.result.tokens import TokenLosses
 
 __all__ = [
     "FrequencyBucket",
@@ -26,4 +27,11 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # the type checker still reports a name that does not exist
-    __getattr__ = lazily(__name__, "buckets", "result", "tokens", "document")
+    __getattr__ = lazily(
+        __name__,
+        "result.parts",
+        "result.schema",
+        "result.tokens",
+        "render.result",
+        "render.document",
+    )

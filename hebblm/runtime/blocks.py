@@ -80,7 +80,7 @@ def blocks(bytes_each: int, count: int, device: torch.device) -> Iterator[slice]
     return (slice(start, start + size) for start in range(0, max(1, count), size))
 
 
-def side_by_side(work: Callable[[Part], None], parts: list[Part], device: torch.device) -> None:
+def in_parallel(work: Callable[[Part], None], parts: list[Part], device: torch.device) -> None:
     """Work on every part without gradients, each part in one of torch's threads; on a GPU one after
     the other.
 

@@ -19,10 +19,10 @@ def lazily(package: str, *modules: str) -> Callable[[str], Any]:
         namespace = vars(sys.modules[package])
         if name in namespace["__all__"]:
             for module in modules:
-                found = import_module(f"{package}.{module}")
+                loaded = import_module(f"{package}.{module}")
                 # A package may export the name lazily as well.
-                if name in vars(found) or name in getattr(found, "__all__", ()):
-                    return namespace.setdefault(name, getattr(found, name))
+                if name in vars(loaded) or name in getattr(loaded, "__all__", ()):
+                    return namespace.setdefault(name, getattr(loaded, name))
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     vars(sys.modules[package])["__dir__"] = lambda: sorted(

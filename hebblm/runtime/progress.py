@@ -32,7 +32,7 @@ from hebblm.runtime.wording import worded
 T = TypeVar("T")
 QUIET = 60.0  # seconds between two lines of a log
 BRIEF = 1.0  # seconds of passing work, whose bar disappears with its end
-SHORTEST, LONGEST = 6, 40  # of a bar itself
+MIN_BAR_WIDTH, MAX_BAR_WIDTH = 6, 40  # of a bar itself
 _SILENT: ContextVar[bool] = ContextVar("silent", default=False)
 # columns for a description and the numbers, before a bar may be longer than the shortest
 NUMBERS = 83
@@ -151,25 +151,25 @@ def silence() -> Iterator[None]:
         _SILENT.reset(token)
 
 
-def told() -> bool:
+def progress_enabled() -> bool:
     """Return whether this process reports progress: only the first of several, and none if
     ``HEBBLM_QUIET`` is 1.
     """
     return leads() and os.environ.get("HEBBLM_QUIET") != "1"
 
 
-def say(line: str) -> None:
+def log(line: str) -> None:
     """Print a line next to the bars, on standard error; the first process prints a warning even if
     it is quiet.
     """
-    if not _SILENT.get() and (told() or (leads() and line.startswith("warning:"))):
+    if not _SILENT.get() and (progress_enabled() or (leads() and line.startswith("warning:"))):
         write(worded(line), Console(stderr=True))
 
 
 @lru_cache(maxsize=1_000)
-def say_once(line: str) -> None:
+def log_once(line: str) -> None:
     """Print a line only once, however often its cause occurs; see :func:`say`."""
-    say(line)
+    log(line)
 
 
 def write(line: str, console: Console) -> None:
@@ -195,21 +195,23 @@ def bar(*, passing: bool = False) -> Display:
 
     With ``passing`` work, no bar stays if it took less than a second.
     """
-    console = Console(stderr=True, quiet=not told())
+    console = Console(stderr=True, quiet=not progress_enabled())
 
     def whole() -> Column:
         return Column(no_wrap=True)
 
     display = Display(
         Description(),
-        BarColumn(min(LONGEST, max(SHORTEST, console.width - NUMBERS)), table_column=whole()),
+        BarColumn(
+            min(MAX_BAR_WIDTH, max(MIN_BAR_WIDTH, console.width - NUMBERS)), table_column=whole()
+        ),
         Done(table_column=whole()),
         TextColumn("{task.fields[unit]}", table_column=whole()),
         TimeElapsedColumn(table_column=whole()),
         Left(table_column=whole()),
         console=console,
         transient=False,
-        disable=not told(),
+        disable=not progress_enabled(),
     )
     display.passing = passing
     return display
@@ -223,7 +225,7 @@ def passing_bar(description: str, unit: str) -> Iterator[Callable[[int, int], No
     There is a bar only on a terminal; none in a block of silence, and none within work that shows
     one already.
     """
-    if _SILENT.get() or _OPEN or not told() or not Console(stderr=True).is_terminal:
+    if _SILENT.get() or _OPEN or not progress_enabled() or not Console(stderr=True).is_terminal:
         yield lambda done, total: None
         return
     with bar(passing=True) as display:

@@ -244,15 +244,15 @@ def opened(device: str = "cpu") -> Iterator[Ranks]:
     from torch._C._distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
-    here = _number("LOCAL_WORLD_SIZE") or size()
-    if here == size() and _is_local(os.environ["MASTER_ADDR"]):
+    local = _number("LOCAL_WORLD_SIZE") or size()
+    if local == size() and _is_local(os.environ["MASTER_ADDR"]):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     backend = "gloo"
     if device != "cpu" and torch.cuda.is_available():
         torch.cuda.set_device(_number("LOCAL_RANK") % torch.cuda.device_count())
         backend = (
             "nccl"
-            if here <= torch.cuda.device_count() and distributed.is_nccl_available()
+            if local <= torch.cuda.device_count() and distributed.is_nccl_available()
             else "gloo"
         )
     try:

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp
 
 import hebblm
 from hebblm.errors import UserError
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.serve.answers import (
     Completions,
     as_completion,
@@ -412,5 +412,5 @@ async def _failed(request: Request, error: Exception) -> Response:
     while trace is not None:
         code = trace.tb_frame.f_code
         place, trace = f"{code.co_filename}:{trace.tb_lineno}", trace.tb_next
-    say(f"defect: {type(error).__name__} at {place}")
+    log(f"defect: {type(error).__name__} at {place}")
     return _error(ApiError(500, "the server failed on this request; its log says where"))

@@ -17,10 +17,10 @@ from queue import Empty, Full, Queue
 
 from hebblm.errors import UserError
 from hebblm.reader.checkpoint import READER
-from hebblm.reader.history import Laid, ReadDocument, laid_out
+from hebblm.reader.history import LearnedDocument, WrittenSpan, laid_out
 from hebblm.reader.inputs import check_text, name_of
 from hebblm.reader.reader import Reader
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.serve.blocked import BlockedWords, folder_of
 from hebblm.serve.config import Limits
 from hebblm.serve.errors import ApiError
@@ -52,8 +52,8 @@ class Published:
     """
 
     seats: Seats
-    documents: tuple[ReadDocument, ...]
-    laid: tuple[Laid, ...]
+    documents: tuple[LearnedDocument, ...]
+    laid: tuple[WrittenSpan, ...]
     entries: int
 
 
@@ -180,7 +180,7 @@ class Memory:
                 done.set_exception(error)
                 continue
             except Exception as error:  # a defect must not end the thread: others wait for it
-                say(f"{self.name}: a document could not be learned ({type(error).__name__})")
+                log(f"{self.name}: a document could not be learned ({type(error).__name__})")
                 self._drop(item)
                 done.set_exception(error)
                 continue
@@ -238,7 +238,7 @@ class Memory:
                 elif item is not None and when.get(name) != item.read:
                     self._apply(item)
             except UserError as error:
-                say(f"{self.name}: {error}; this document is left as it is")
+                log(f"{self.name}: {error}; this document is left as it is")
                 if item is not None:
                     self._drop(item)
         self.reader.begin()

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.serve.config import Limits, ServeOptions
 from hebblm.serve.errors import ApiError
 from hebblm.serve.metrics import Metrics
@@ -89,7 +89,7 @@ class Guard:
             self._metrics.requests.labels(route, str(status)).inc()
             self._metrics.seconds.labels(route).observe(seconds)
             # no query and no body: the log holds no text
-            say(f"{scope['method']} {route} {status} {1000 * seconds:.0f} ms")
+            log(f"{scope['method']} {route} {status} {1000 * seconds:.0f} ms")
 
     def _check(self, scope: Scope, now: float) -> None:
         """Refuse a request that may not be read.

@@ -71,7 +71,7 @@ class Seat(Beginning):
         if text is None or not shared:
             return 0
         if self._cuts:
-            base.back(len(text) - shared)
+            base.rewind(len(text) - shared)
         else:
             self._places = [place for place in self._places if place[0] <= shared]
             if not self._places:

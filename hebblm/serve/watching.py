@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from hebblm.errors import UserError
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.serve.errors import ApiError
 from hebblm.serve.memories import Memory
 from hebblm.text.formats import is_text
@@ -52,7 +52,7 @@ class Watching:
                 said = ""
             except (UserError, OSError, ApiError) as error:
                 if str(error) != said:
-                    say(f"{self._folder}: {error}")
+                    log(f"{self._folder}: {error}")
                 said = str(error)
             self._stopping.wait(LOOK)
 

@@ -16,7 +16,7 @@ import numpy as np
 from hebblm.errors import UserError
 from hebblm.io.download import cache_dir
 from hebblm.io.files import atomic_path, hash_of, sha256, write_json
-from hebblm.io.locks import held, remove_left
+from hebblm.io.locks import file_lock, remove_left
 from hebblm.runtime.progress import bar
 from hebblm.text.corpora import CORPUS_FILE, Corpus, resolve
 from hebblm.text.dictionary import EOS, UNK, Dictionary
@@ -62,12 +62,12 @@ def prepare(
         provenance = {**corpus.provenance, "joined_dictionary": hash_of(sorted(words))}
         corpus = replace(corpus, provenance=provenance)
     asked = (corpus, normalization, minimum)
-    if (found := _from_before(destdir, *asked)) is not None:
+    if (existing := _from_before(destdir, *asked)) is not None:
         remove_left(destdir)
-        return found
-    with held(destdir, f"the ids of {corpus.name}") as waited:
-        if waited and (found := _from_before(destdir, *asked)) is not None:
-            return found
+        return existing
+    with file_lock(destdir, f"the ids of {corpus.name}") as waited:
+        if waited and (existing := _from_before(destdir, *asked)) is not None:
+            return existing
         return _write(destdir, *asked, words)
 
 
@@ -91,9 +91,11 @@ def prepared_corpus(
             "`target`"
         )
     if corpus.prepared is not None:
-        found = load_prepared(corpus.prepared)
+        existing = load_prepared(corpus.prepared)
         return prepare(
-            corpus, normalization=normalization or found.meta.normalization, destdir=corpus.prepared
+            corpus,
+            normalization=normalization or existing.meta.normalization,
+            destdir=corpus.prepared,
         )
     policy = normalization or "raw"
     return prepare(
@@ -112,13 +114,13 @@ def _from_before(
 ) -> PreparedCorpus | None:
     """Return the corpus in a folder, if it is the requested one."""
     if (destdir / CORPUS_FILE).is_file():
-        found = load_prepared(destdir)
-        meta, spec = found.meta, corpus.tokenizer.spec()
-        made = (meta.provenance, meta.tokenizer, meta.normalization, meta.min_count)
+        existing = load_prepared(destdir)
+        meta, spec = existing.meta, corpus.tokenizer.spec()
+        recorded = (meta.provenance, meta.tokenizer, meta.normalization, meta.min_count)
         # not by an earlier version
         counted = all(split.lost is not None for split in meta.splits.values())
-        if counted and made == (corpus.provenance, spec, normalization, min_count):
-            return found
+        if counted and recorded == (corpus.provenance, spec, normalization, min_count):
+            return existing
     refuse_foreign(destdir)
     return None
 
@@ -163,13 +165,13 @@ def _write(
 
 def _already_prepared(folder: Path, normalization: Normalization) -> PreparedCorpus:
     """Return the corpus in a folder of ``hebblm-preprocess``, whose case policy is fixed."""
-    found = load_prepared(folder)
-    if found.meta.normalization != normalization:
+    existing = load_prepared(folder)
+    if existing.meta.normalization != normalization:
         raise UserError(
-            f"{folder} was written with normalization {found.meta.normalization}, not "
+            f"{folder} was written with normalization {existing.meta.normalization}, not "
             f"{normalization}; run hebblm-preprocess --normalization {normalization} on its text"
         )
-    return found
+    return existing
 
 
 def refuse_foreign(destdir: Path) -> None:
@@ -239,10 +241,10 @@ def _encode(
         for batch in _batches(corpus.sources[split], f"encode {corpus.name} {split}"):
             ids: list[int] = []
             for line in batch:
-                found = tokenizer.tokenize(normalize(line, normalization))
-                ids += dictionary.encode_line(found)
-                literal += found.count(UNK)
-                lost += _lost(corpus, line, found)
+                pieces = tokenizer.tokenize(normalize(line, normalization))
+                ids += dictionary.encode_line(pieces)
+                literal += pieces.count(UNK)
+                lost += _lost(corpus, line, pieces)
                 words += tokenizer.words(line)
                 size += len(line.encode()) + 1
             stream.write(np.asarray(ids, dtype=stored).tobytes())
@@ -305,10 +307,10 @@ def measure_beginning(
     left, seen = tokens, set[str]()
     for line in corpus.lines(split):
         tokens_of_line = corpus.tokenizer.tokenize(normalize(line, normalization))
-        found = [*tokens_of_line, EOS]
-        read = found[:left]
-        share, left = len(read) / len(found), left - len(read)
-        lines += len(read) == len(found)
+        pieces = [*tokens_of_line, EOS]
+        read = pieces[:left]
+        share, left = len(read) / len(pieces), left - len(read)
+        lines += len(read) == len(pieces)
         words += ceil(share * corpus.tokenizer.words(line))
         size += round(share * (len(line.encode()) + 1))
         lost += int(share * _lost(corpus, line, tokens_of_line))

@@ -15,7 +15,7 @@ EOS = "<eos>"
 FAIRSEQ_SPECIALS = ("<s>", "<pad>", "</s>", UNK)
 OVERWRITE = "#fairseq:overwrite"
 
-LONGEST = 1 << 28  # bytes of a file
+MAX_FILE_BYTES = 1 << 28  # bytes of a file
 DIGITS = 18  # of a count, so that sums fit 64 bits
 
 Scheme = Literal["words", "fairseq"]
@@ -174,7 +174,7 @@ class Dictionary:
 def _read_entries(path: Path) -> list[tuple[str, int, bool]]:
     """(symbol, count, overwrite) of each line of a dictionary file."""
     try:
-        text = read_bytes(path, LONGEST).decode("utf-8")
+        text = read_bytes(path, MAX_FILE_BYTES).decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(
             f"the dictionary {path} is not UTF-8 (byte {error.start}); save it as UTF-8"

@@ -20,7 +20,7 @@ import numpy as np
 from hebblm.errors import UserError
 from hebblm.io.download import cache_dir
 from hebblm.io.files import atomic_path, hash_of, sha256
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.text.sources import SPLITS, FileLines, LineSource
 
 CHUNK_LINES = 100
@@ -66,7 +66,7 @@ def documentation_sources(name: str) -> tuple[dict[str, LineSource], dict[str, A
     key = hash_of([versions, *origin, sha256(Path(__file__))])
     folder = cache_dir() / "documentation" / f"{name}-{key}"
     if not folder.is_dir():
-        with held(folder, f"the text of {name}"):
+        with file_lock(folder, f"the text of {name}"):
             if not folder.is_dir():  # another process may have written it meanwhile
                 parts = extract(name)
                 with atomic_path(folder, directory=True) as temporary:

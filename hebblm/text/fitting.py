@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Literal, get_args
 
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.runtime.spelling import unknown
 from hebblm.text.dictionary import UNK
 from hebblm.text.tokenizers import MosesTokenizer, Tokenizer, WhitespaceTokenizer
@@ -15,7 +15,7 @@ Splitting = Literal["auto", "whitespace", "moses"]
 Chosen = Literal["own", "whitespace", "moses"]
 """The splitter in use: the tokeniser of the dictionary's text, or another one."""
 SAMPLE = 2_000  # lines that are split both ways
-LONGEST = 1 << 16  # characters of a line that are
+MAX_LINE_CHARACTERS = 1 << 16  # characters of a line that are
 # of the words outside the dictionary; a text that is tokenised already keeps 0.9 of them or more
 CLEAR = 0.75
 MUCH_UNKNOWN = 0.1
@@ -30,7 +30,7 @@ def check_splitting(asked: str) -> None:
 
 def fitting(
     lines: Iterable[str],  # the text's first ones, at most :data:`SAMPLE`, normalised
-    own: Tokenizer,  # tokeniser of the dictionary's text
+    default: Tokenizer,  # tokeniser of the dictionary's text
     known: Callable[[str], bool],  # says whether the dictionary has a word
     asked: Splitting = "auto",  # what the user chose
     *,
@@ -43,16 +43,16 @@ def fitting(
     """
     if asked != "auto":
         return MosesTokenizer() if asked == "moses" else WhitespaceTokenizer()
-    if own.name != "whitespace":
-        return own
-    lines = [line[:LONGEST] for line in lines]
-    plain = _unknown(lines, own, known)
+    if default.name != "whitespace":
+        return default
+    lines = [line[:MAX_LINE_CHARACTERS] for line in lines]
+    plain = _unknown(lines, default, known)
     if not plain:
-        return own
+        return default
     split = _unknown(lines, MosesTokenizer(), known)
     if split >= CLEAR * plain:
-        return own
-    say(
+        return default
+    log(
         f"{name} is split at punctuation as well: {100 * split:.1f} % of its tokens are unknown to "
         "the model, "
         f"{100 * plain:.1f} % if it is split at blanks alone (tokenizer=whitespace)"
@@ -78,7 +78,7 @@ def warn_of_unknown(
         return
     words = ", ".join(f"'{_shown(word)}'" for word, _ in beyond.most_common(5))
     also = f"; {100 * unknown / tokens:.1f} % are <unk> in the text itself" if unknown else ""
-    say(
+    log(
         f"warning: {100 * share:.1f} % of the tokens of {name} are outside {of}, most often {words}"
         f"{also}; if these words are common, try another {remedy}"
     )
@@ -87,7 +87,7 @@ def warn_of_unknown(
 def tell_loss(name: str, lost: int, size: int) -> None:
     """Print what the tokenizer loses of a text of so many bytes, if it loses any."""
     if lost:
-        say(
+        log(
             f"the tokenizer loses at least {100 * lost / size:.3g} % of the bytes of {name}: "
             "do not compare its bits a byte with another model's"
         )

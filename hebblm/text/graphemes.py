@@ -9,5 +9,5 @@ _GRAPHEME = regex.compile(r"\X")
 
 def graphemes(text: str) -> list[str]:
     """Return the extended grapheme clusters (Unicode Standard Annex 29) of a text, in order."""
-    found: list[str] = _GRAPHEME.findall(text)
-    return found
+    parts: list[str] = _GRAPHEME.findall(text)
+    return parts

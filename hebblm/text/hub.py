@@ -92,17 +92,17 @@ def hub_sources(
             _check(Path(dataset_id), column, remedy)
         raise
     named = {split: [name for name in names if name in loaded] for split, names in NAMES.items()}
-    found = {split: names[0] for split, names in named.items() if names}
-    if not found:
+    by_split = {split: names[0] for split, names in named.items() if names}
+    if not by_split:
         raise UserError(
             f"hf:{identifier} has no split to read, only {', '.join(map(str, loaded))}; choose "
             "another"
         )
-    first = loaded[next(iter(found.values()))]
-    missing = [split for split in NAMES if split not in found and "train" in found]
+    first = loaded[next(iter(by_split.values()))]
+    missing = [split for split in NAMES if split not in by_split and "train" in by_split]
     tenth = len(first) // 10
     end = len(first) - tenth * len(missing)
-    if "train" in found and (end <= 0 or (missing and tenth == 0)):
+    if "train" in by_split and (end <= 0 or (missing and tenth == 0)):
         raise UserError(
             f"hf:{identifier} has {len(first)} training rows, too few to split; choose another "
             "data set"
@@ -112,8 +112,8 @@ def hub_sources(
         if split in missing:
             start = end + tenth * missing.index(split)
             sources[split] = DatasetLines(first, read, start, start + tenth)
-        elif split in found:
-            rows = loaded[found[split]]
+        elif split in by_split:
+            rows = loaded[by_split[split]]
             sources[split] = DatasetLines(rows, read, 0, end if split == "train" else len(rows))
     licence = first.info.license or "see the dataset's page"
     return sources, {

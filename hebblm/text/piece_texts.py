@@ -43,8 +43,8 @@ def decoded(data: bytes) -> Decoded | None:
 
 def whole_characters(data: bytes) -> str:
     """Return the text of bytes without a character at their end that is not complete."""
-    found = decoded(data)
-    return data.decode(errors="replace") if found is None else found.text
+    decoded_text = decoded(data)
+    return data.decode(errors="replace") if decoded_text is None else decoded_text.text
 
 
 class PieceTexts:
@@ -79,11 +79,11 @@ class PieceTexts:
         tokenizer = self._vocabulary.tokenizer
         rows = [[*self._anchor, index] for index in range(len(self._vocabulary))]
         texts = tokenizer.batch_decode(rows, clean_up_tokenization_spaces=False)
-        found = [text[self._before :].encode(errors="replace") for text in texts]
+        encoded = [text[self._before :].encode(errors="replace") for text in texts]
         partial = [index for index, text in enumerate(texts) if UNDECODED in text[self._before :]]
         for index, name in zip(partial, tokenizer.convert_ids_to_tokens(partial), strict=True):
-            found[index] = _bytes_of(name) if name is not None else found[index]
-        return found
+            encoded[index] = _bytes_of(name) if name is not None else encoded[index]
+        return encoded
 
     def unfinished(self, ids: Sequence[int]) -> bytes:
         """Return the bytes at the end of some pieces that begin a character."""
@@ -191,12 +191,12 @@ class PieceTexts:
                 blanks alone fit too.
         """
         by_text = self._by_stripped if stripped else self._by_data
-        found = [
+        split = [
             index
             for count in range(not stripped, len(left) + 1)
             for index in by_text.get(left[:count], ())
         ]
-        return found + [
+        return split + [
             index for closing in self._closing for index in by_text.get(left + closing, ())
         ]
 
@@ -236,10 +236,10 @@ class PieceTexts:
 
 def _places(texts: Sequence[bytes]) -> dict[bytes, list[int]]:
     """Return the places of each text."""
-    found: dict[bytes, list[int]] = {}
+    places: dict[bytes, list[int]] = {}
     for place, text in enumerate(texts):
-        found.setdefault(text, []).append(place)
-    return found
+        places.setdefault(text, []).append(place)
+    return places
 
 
 def _first(data: bytes) -> str:

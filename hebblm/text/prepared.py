@@ -109,7 +109,7 @@ def load_prepared(folder: Path) -> PreparedCorpus:
             f"{folder / DICTIONARY_FILE} is not the dictionary of {path}; preprocess the corpus "
             "again"
         )
-    found = PreparedCorpus(folder, dictionary, meta)
+    corpus = PreparedCorpus(folder, dictionary, meta)
     for name, split in meta.splits.items():
         if Path(split.file).name != split.file:
             raise UserError(
@@ -121,14 +121,14 @@ def load_prepared(folder: Path) -> PreparedCorpus:
                 f"{path} counts other words of {name} than {split.file} holds; {remedy}"
             )
         # The hash of a dictionary leaves its counts out, but they are those of the training text.
-        counts = np.bincount(found.tokens(name), minlength=len(dictionary))
+        counts = np.bincount(corpus.tokens(name), minlength=len(dictionary))
         if len(counts) > len(dictionary):
             raise UserError(f"{folder / split.file} has ids beyond {DICTIONARY_FILE}; {remedy}")
         if name == "train" and not np.array_equal(counts, dictionary.counts):
             raise UserError(
                 f"the counts of {folder / DICTIONARY_FILE} are not those of {split.file}; {remedy}"
             )
-    return found
+    return corpus
 
 
 def _verify(path: Path, split: SplitMeta, itemsize: int) -> None:
@@ -196,9 +196,9 @@ class EvaluationStream:
         """
         if self.unknown is not None:
             return self.unknown
-        found, first = np.unique(self.ids, return_index=True)
+        ids, first = np.unique(self.ids, return_index=True)
         spelled = np.zeros(len(self), dtype=np.int64)
-        for index, place in zip(found.tolist(), first.tolist(), strict=True):
+        for index, place in zip(ids.tolist(), first.tolist(), strict=True):
             if index >= self.source_size:
                 spelled[place] = spelled_bytes(self.symbols[index])
         return spelled
@@ -266,7 +266,7 @@ def encode_target(
             f"unknown vocabulary policy {policy!r}; choose one of "
             f"{', '.join(get_args(VocabularyPolicy))}"
         )
-    own: npt.NDArray[Any] = target.tokens(split)
+    ids: npt.NDArray[Any] = target.tokens(split)
     meta = target.split(split)
     theirs = target.dictionary
     # (V_target,) source ids, -1 for novel words
@@ -277,12 +277,12 @@ def encode_target(
     table[theirs.eos_index], table[theirs.unk_index] = source.eos_index, source.unk_index
     novel = np.flatnonzero(table < 0)
     if policy == "open":
-        novel = _by_first_appearance(own, novel)
+        novel = _by_first_appearance(ids, novel)
     table[novel] = len(source) + np.arange(len(novel))
     counts = np.zeros(len(source) + len(novel), dtype=np.int64)
     counts[: len(source)] = source.counts
     return EvaluationStream(
-        ids=table[np.asarray(own)],
+        ids=table[np.asarray(ids)],
         eos=source.eos_index,
         source_size=len(source),
         vocabulary_size=len(source) + len(novel),
@@ -296,12 +296,12 @@ def encode_target(
 
 
 def _by_first_appearance(
-    own: npt.NDArray[Any], novel: npt.NDArray[np.intp]
+    ids: npt.NDArray[Any], novel: npt.NDArray[np.intp]
 ) -> npt.NDArray[np.intp]:
     """Return new target ids in the order of their first occurrence in the stream; the others follow
     in their order.
     """
-    present, first = np.unique(own, return_index=True)
-    place = np.full(int(max(novel.max(initial=0), present.max(initial=0))) + 1, len(own))
+    present, first = np.unique(ids, return_index=True)
+    place = np.full(int(max(novel.max(initial=0), present.max(initial=0))) + 1, len(ids))
     place[present] = first
     return novel[np.argsort(place[novel], kind="stable")]

@@ -18,7 +18,7 @@ from typing import Any
 from hebblm.errors import UserError
 from hebblm.io.download import cache_dir
 from hebblm.io.files import write_bytes
-from hebblm.runtime.progress import say_once
+from hebblm.runtime.progress import log_once
 from hebblm.text import formats
 from hebblm.text.formats import BOM, kind_of, opened, raw_lines
 
@@ -107,7 +107,7 @@ def text_column(types: Mapping[str, str], asked: str | None, name: str, remedy: 
         raise UserError(
             f"{name} has no column {COLUMN}, and {_listed(strings, 'and')} all hold text; {remedy}"
         )
-    say_once(f"{name} has no column {COLUMN}; its only column of text, {strings[0]}, is read")
+    log_once(f"{name} has no column {COLUMN}; its only column of text, {strings[0]}, is read")
     return strings[0]
 
 
@@ -128,10 +128,10 @@ def _types(path: Path) -> dict[str, str]:
                 else str(field.type)
                 for field in table.schema_arrow
             }
-    found: dict[str, set[str]] = {}
+    by_column: dict[str, set[str]] = {}
     for _, record in islice(_records(path), SAMPLE):
         for column, value in record.items():
-            types = found.setdefault(column, set())
+            types = by_column.setdefault(column, set())
             if value is not None and (value or kind not in TABLES):
                 types.add(
                     "numbers" if kind in TABLES and _is_number(value) else JSON_TYPES[type(value)]
@@ -139,7 +139,7 @@ def _types(path: Path) -> dict[str, str]:
     several = "string" if kind in TABLES else "mixed"
     return {
         column: several if len(types) > 1 else next(iter(types), "null")
-        for column, types in found.items()
+        for column, types in by_column.items()
     }
 
 
@@ -222,9 +222,9 @@ def _objects(path: Path, *, whole: bool) -> Iterator[tuple[str, dict[str, Any]]]
     with opened(path) as stream:
         begins = stream.peek(64).removeprefix(BOM).lstrip()[:2]  # type: ignore[attr-defined]
         if whole and (begins[:1] == b"[" or begins in (b"{\n", b"{\r", b"{")):
-            found = _parsed(stream.read(), str(path))
-            found = found if isinstance(found, list) else [found]
-            named = ((f"record {number}", each) for number, each in enumerate(found, 1))
+            records = _parsed(stream.read(), str(path))
+            records = records if isinstance(records, list) else [records]
+            named = ((f"record {number}", value) for number, value in enumerate(records, 1))
         else:
             lines = enumerate(raw_lines(stream, path), 1)
             named = (

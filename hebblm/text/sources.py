@@ -170,22 +170,22 @@ def text_files(
     A folder stands for the files of text below it, by name; ``-`` for standard input. ``pipes``
     says whether pipes are allowed, which can be read only once.
     """
-    found: list[Path] = []
+    kept: list[Path] = []
     for path in paths:
         if path == STANDARD_INPUT:
-            found.append(standard_input())
+            kept.append(standard_input())
         elif path.is_dir():
             below = sorted(file for file in path.rglob("*") if is_text(file) and file.is_file())
             if not below:
                 raise UserError(
                     f"{path} holds no file of text ({KINDS}); name a file or a folder with some"
                 )
-            found += below
+            kept += below
         elif path.is_file() or (pipes and (path.is_fifo() or path.is_char_device())):
-            found.append(path)
+            kept.append(path)
         else:
             raise UserError(f"{path} {lack(path)}; name a text file or a folder of them")
-    files = tuple(TextFile(path, _column(path, column, remedy, len(found))) for path in found)
+    files = tuple(TextFile(path, _column(path, column, remedy, len(kept))) for path in kept)
     if column is not None and all(file.column is None for file in files):
         raise UserError(
             f"{', '.join(map(shown, paths))} is plain text and has no columns; leave column="
@@ -272,8 +272,8 @@ def plain_sources(
         raise UserError(
             f"{', '.join(missing)}; a folder needs a file for each of {', '.join(SPLITS)}"
         )
-    found = dict(zip(SPLITS, text_files([*wanted.values()], column, remedy), strict=True))
-    sources = {split: FileLines((file,)) for split, file in found.items()}
+    by_split = dict(zip(SPLITS, text_files([*wanted.values()], column, remedy), strict=True))
+    sources = {split: FileLines((file,)) for split, file in by_split.items()}
     for split, source in sources.items():
         if next(source.lines(), None) is None:
             raise UserError(f"{wanted[split]} is empty; put text into it")
@@ -284,7 +284,7 @@ def named_splits(path: Path) -> dict[str, Path]:
     """Return the files of a folder that are named like a split, such as ``train.txt`` or
     ``test.jsonl.gz``.
     """
-    found: dict[str, Path] = {}
+    splits: dict[str, Path] = {}
     for file in sorted(path.iterdir()) if path.is_dir() else ():
         split = file.name.partition(".")[0]
         if (
@@ -292,13 +292,13 @@ def named_splits(path: Path) -> dict[str, Path]:
             and file.name[len(split) :].lower() == "".join(kind_of(file))
             and is_text(file)
         ):
-            if split in found:
+            if split in splits:
                 raise UserError(
-                    f"{found[split]} and {file} are both the {split} split; move one of them "
+                    f"{splits[split]} and {file} are both the {split} split; move one of them "
                     "elsewhere"
                 )
-            found[split] = file
-    return found
+            splits[split] = file
+    return splits
 
 
 def own_text(target: str, column: str | None) -> FileLines | None:

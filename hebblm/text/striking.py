@@ -59,11 +59,11 @@ def _found(text: str, folded: str) -> Iterator[tuple[int, int]]:
     parts = [_folded(text[begin:end]) for begin, end in pairwise(borders)]
     at = 0
     while at < len(parts):
-        stop, here = at + 1, parts[at]
-        while stop < len(parts) and len(here) < len(folded) and folded.startswith(here):
-            here += parts[stop]
+        stop, part = at + 1, parts[at]
+        while stop < len(parts) and len(part) < len(folded) and folded.startswith(part):
+            part += parts[stop]
             stop += 1
-        if here == folded:
+        if part == folded:
             begin, end = borders[at], borders[stop]
             blank = text[begin - 1 : begin] in (" ", "\t") and not _REST.match(text, end)
             yield begin - blank, end

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hebblm.errors import UserError
-from hebblm.runtime.progress import bar, say
+from hebblm.runtime.progress import bar, log
 from hebblm.text.corpora import Corpus
 from hebblm.text.dictionary import EOS
 from hebblm.text.fitting import tell_loss, warn_of_unknown
@@ -66,19 +66,19 @@ class SubwordCorpus:
         """
         done = 0
         for batch, text in self._batches(split):
-            found = self.subwords.encode(text)
-            count = len(found.ids)
+            encoded = self.subwords.encode(text)
+            count = len(encoded.ids)
             if most is not None:
                 count = min(count, most - done)
             if count == 0:
                 continue
-            whole = count == len(found.ids)
-            now, _ = found.cut(count)
+            whole = count == len(encoded.ids)
+            now, _ = encoded.cut(count)
             assert now.words is not None, "pieces lie in words"
             part = text if whole else "".join(now.tokens)
             ends = part.count("\n")
             size = sum(len(line.encode()) + 1 for line in batch[:ends])
-            lost = found.lost
+            lost = encoded.lost
             if not whole:  # the last line is read in part
                 size += min(len(part.rpartition("\n")[2].encode()), len(batch[ends].encode()))
                 lost = lost_bytes(part, self.subwords.join(now.ids))
@@ -150,11 +150,11 @@ def encode_subwords(
     ``counted``, the text that words are counted in. If punctuation is separate in that text, a word
     is counted without it. Lines, words and bytes are those of the part that is read.
     """
-    found = list(read.pieces(split, most))
-    ids = np.concatenate([part.ids for part in found])
-    pieces = Words.joined([part.words for part in found])
-    lines = sum(part.lines for part in found)
-    size = sum(part.bytes for part in found)
+    parts = list(read.pieces(split, most))
+    ids = np.concatenate([part.ids for part in parts])
+    pieces = Words.joined([part.words for part in parts])
+    lines = sum(part.lines for part in parts)
+    size = sum(part.bytes for part in parts)
     # 1) The word that each one counts as: itself, or without punctuation at its ends.
     counts = Counter[str]()
     if counted is not None:
@@ -166,7 +166,7 @@ def encode_subwords(
     types["\n"] = EOS
     # 2) The words of the text, those that are new last.
     unknown = set()
-    for part in found:
+    for part in parts:
         unknown |= {types[part.words.texts[place]] for place in part.unknown}
     occurring = [types[word] for word in pieces.texts]
     count = sum(word != EOS for word in occurring)
@@ -203,8 +203,8 @@ def encode_subwords(
         bytes=size,
         pieces=pieces,
         by_word=words,
-        unknown=np.concatenate([part.spelled for part in found]),
-        lost=sum(part.lost for part in found),
+        unknown=np.concatenate([part.spelled for part in parts]),
+        lost=sum(part.lost for part in parts),
     )
     _tell_fit(read, stream, sum(word not in ("\n", types[word]) for word in pieces.texts), counted)
     return stream
@@ -221,7 +221,7 @@ def _tell_fit(
     name, subwords = read.corpus.name.removeprefix("text:"), read.subwords
     tell_loss(name, stream.lost, stream.bytes)
     if unknown := int((stream.spelled > 0).sum()):
-        say(
+        log(
             f"{unknown:,} of {len(stream):,} pieces of {name} have no id: they count as new words, "
             "and their spelling "
             "costs 8 bits a byte"
@@ -234,7 +234,7 @@ def _tell_fit(
             if subwords.splitting == "moses"
             else "; use tokenizer=moses if the model reads it apart as well"
         )
-        say(
+        log(
             f"{100 * apart / stream.words:.3g} % of the words of {name} are counted without the "
             "punctuation at their "
             f"ends, which is separate in {counted.corpus.name}{remedy}"

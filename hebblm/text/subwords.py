@@ -43,8 +43,8 @@ class Subwords(Vocabulary):
         )
         # models may lack rows for these, as Gemma 3 does for one for images
         added = tokenizer.get_added_vocab()
-        own = (index for piece, index in tokenizer.get_vocab().items() if piece not in added)
-        if (last := max([*own, begin or 0])) >= rows:
+        known = (index for piece, index in tokenizer.get_vocab().items() if piece not in added)
+        if (last := max([*known, begin or 0])) >= rows:
             raise UserError(
                 f"the tokenizer has piece {last:,}, but the model only {rows:,} rows; use the "
                 "model's own tokenizer"
@@ -119,8 +119,8 @@ class Subwords(Vocabulary):
         """Return the text of ids (T,) with exactly these ids, and its words if the text is split
         that way.
         """
-        found = self.encode(self.join(ids))
-        return found if found.ids == tuple(ids) else super().of_ids(ids)
+        encoded = self.encode(self.join(ids))
+        return encoded if encoded.ids == tuple(ids) else super().of_ids(ids)
 
     def _split(self, text: str) -> str:
         if self._moses is None:
@@ -135,10 +135,10 @@ class Subwords(Vocabulary):
             encoding = self._untrimmed.encode(text, add_special_tokens=False)
             ids, spans = encoding.ids, encoding.offsets
         else:
-            found = self.tokenizer(
+            encoded = self.tokenizer(
                 text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
             )
-            ids, spans = found["input_ids"], found["offset_mapping"]
+            ids, spans = encoded["input_ids"], encoded["offset_mapping"]
         if (last := max(ids, default=0)) >= self.known:
             raise UserError(
                 f"{self.tokenizer.convert_ids_to_tokens(last)!r} in the text is piece {last:,} of "
@@ -156,11 +156,11 @@ def _unknown_of(tokenizer: Any) -> int | None:
     """Return a tokenizer's id for unknown text, from itself or its model; None without one."""
     if tokenizer.unk_token_id is not None:
         return int(tokenizer.unk_token_id)
-    made = _written(tokenizer)
-    model = {} if made is None else json.loads(made)["model"]
+    settings = _written(tokenizer)
+    model = {} if settings is None else json.loads(settings)["model"]
     if model.get("unk_token") is not None:
-        found = tokenizer.convert_tokens_to_ids(model["unk_token"])
-        return None if found is None else int(found)
+        index = tokenizer.convert_tokens_to_ids(model["unk_token"])
+        return None if index is None else int(index)
     return None if model.get("unk_id") is None else int(model["unk_id"])
 
 
@@ -169,23 +169,25 @@ def _written(tokenizer: Any) -> str | None:
     written.
     """
     try:
-        made: str = tokenizer.backend_tokenizer.to_str()
+        settings: str = tokenizer.backend_tokenizer.to_str()
     except Exception:  # the tokenizers library raises this very class
         return None
-    return made
+    return settings
 
 
 def _untrimmed(tokenizer: Any) -> Any:
     """Return a copy of a tokenizer that counts blanks as parts of their pieces; None if it does so
     already.
     """
-    own, made = tokenizer.backend_tokenizer, _written(tokenizer)
-    if made is None or '"trim_offsets":true' not in made.replace(" ", ""):
+    backend, settings = tokenizer.backend_tokenizer, _written(tokenizer)
+    if settings is None or '"trim_offsets":true' not in settings.replace(" ", ""):
         return None
-    copied = type(own).from_str(re.sub(r'"trim_offsets":\s*true', '"trim_offsets":false', made))
+    copied = type(backend).from_str(
+        re.sub(r'"trim_offsets":\s*true', '"trim_offsets":false', settings)
+    )
     copied.no_truncation()
     copied.no_padding()
-    copied.encode_special_tokens = own.encode_special_tokens
+    copied.encode_special_tokens = backend.encode_special_tokens
     return copied
 
 

@@ -139,8 +139,8 @@ class Vocabulary(ABC):
 
     def fit(self, text: str, name: str = "the text") -> None:
         """Choose the splitting of all texts from the first one that has words."""
-        if self.splitting is None and (found := self.fits(text, name)) is not None:
-            self.split(found)
+        if self.splitting is None and (splitting := self.fits(text, name)) is not None:
+            self.split(splitting)
 
     def split(self, splitting: Chosen) -> None:  # noqa: B027
         """Split texts as chosen before."""
@@ -150,11 +150,11 @@ def warn_of_new(vocabulary: Vocabulary, text: str, name: str) -> None:
     """Warn if much of the beginning of a text is new to a vocabulary, before its words are
     included.
     """
-    found = vocabulary.encode("\n".join(text.split("\n", SAMPLE)[:SAMPLE]), include=False)
-    beyond = Counter(found.tokens[place] for place in found.unknown)
-    literal = sum(index == vocabulary.unknown for index in found.ids) - beyond.total()
+    encoded = vocabulary.encode("\n".join(text.split("\n", SAMPLE)[:SAMPLE]), include=False)
+    beyond = Counter(encoded.tokens[place] for place in encoded.unknown)
+    literal = sum(index == vocabulary.unknown for index in encoded.ids) - beyond.total()
     if vocabulary.grows:
-        warn_of_unknown(name, beyond, len(found.ids), literal, "`tokenizer`")
+        warn_of_unknown(name, beyond, len(encoded.ids), literal, "`tokenizer`")
 
 
 CASED = 0.01  # share of a dictionary's words from which on it tells capital letters apart
@@ -206,8 +206,8 @@ class GrowingVocabulary(Vocabulary):
     def fits(self, text: str, name: str = "the text") -> Chosen | None:
         if not text.strip():
             return None
-        found = fitting(text.split("\n", SAMPLE)[:SAMPLE], self.own, self._has, name=name)
-        return "own" if found is self.own else "moses"
+        splitting = fitting(text.split("\n", SAMPLE)[:SAMPLE], self.own, self._has, name=name)
+        return "own" if splitting is self.own else "moses"
 
     def split(self, splitting: Chosen) -> None:
         self.splitting = splitting
@@ -221,11 +221,11 @@ class GrowingVocabulary(Vocabulary):
         # A blank at either end stands between this text and another one: it is not lost.
         inner = text.removeprefix(" ").removesuffix(" ")
         for line, shown in zip(text.split("\n"), inner.split("\n"), strict=True):
-            found = self.tokenizer.tokenize(line)
+            words = self.tokenizer.tokenize(line)
             if self.lower:
-                found = [token if token in self.dictionary else token.lower() for token in found]
-            lost += self.tokenizer.lost(shown, found)
-            tokens += [*found, end]
+                words = [token if token in self.dictionary else token.lower() for token in words]
+            lost += self.tokenizer.lost(shown, words)
+            tokens += [*words, end]
         tokens.pop()
         if include:
             self.include(tokens)

@@ -42,15 +42,15 @@ def first_word(text: str) -> FirstWord | None:
     counts as a word: where a word of several ends, only the text after it can say, see
     :func:`separated`.
     """
-    found = _WORD.search(text)
-    if found is None:
+    match = _WORD.search(text)
+    if match is None:
         return None
-    if found[0] == "\n":
-        return FirstWord("\n", found.end(), True)
-    end = found.end()
-    if _UNSPACED.search(found[0]) is not None:
-        end = found.start() + len(_first_part(found[0]))
-    return FirstWord(text[found.start() : end], end, end < len(text))
+    if match[0] == "\n":
+        return FirstWord("\n", match.end(), True)
+    end = match.end()
+    if _UNSPACED.search(match[0]) is not None:
+        end = match.start() + len(_first_part(match[0]))
+    return FirstWord(text[match.start() : end], end, end < len(text))
 
 
 def _first_part(word: str) -> str:
@@ -58,7 +58,7 @@ def _first_part(word: str) -> str:
     or that one.
     """
     parts = graphemes(word)
-    spaced = next((at for at, each in enumerate(parts) if is_unspaced(each)), len(parts))
+    spaced = next((at for at, part in enumerate(parts) if is_unspaced(part)), len(parts))
     return "".join(parts[: max(spaced, 1)])
 
 

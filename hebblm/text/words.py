@@ -54,8 +54,8 @@ class Words:
     def joined(cls, parts: Sequence[Words]) -> Words:
         before = np.cumsum([0, *map(len, parts)])[:-1]
         first, last = (
-            np.concatenate([bounds + start for bounds, start in zip(each, before, strict=True)])
-            for each in ([part.first for part in parts], [part.last for part in parts])
+            np.concatenate([bounds + start for bounds, start in zip(column, before, strict=True)])
+            for column in ([part.first for part in parts], [part.last for part in parts])
         )
         return cls(
             tuple(word for part in parts for word in part.texts), first, last, parts[0].goes_on
@@ -86,21 +86,21 @@ def words_of(text: str, spans: Sequence[tuple[int, int]]) -> Words:
     nothing, belongs to the next word, at the end to the last one. A text of blanks alone is one
     word.
     """
-    found = [*_WORD.finditer(text)]
-    if not found:
+    words = [*_WORD.finditer(text)]
+    if not words:
         nothing = np.zeros(len(spans), dtype=np.int64)
         return Words((text,) if text else (), nothing, nothing)
     begins, ends = (
-        np.array([bound(match) for match in found]) for bound in (re.Match.start, re.Match.end)
+        np.array([bound(match) for match in words]) for bound in (re.Match.start, re.Match.end)
     )
     start, stop = np.array(spans, dtype=np.int64).reshape(-1, 2).T
     # the first word that ends after the piece begins
     first = np.searchsorted(ends, start, side="right")
     # the last one that begins before the piece ends
     last = np.searchsorted(begins, stop, side="left") - 1
-    first = np.maximum.accumulate(np.minimum(first, len(found) - 1))
+    first = np.maximum.accumulate(np.minimum(first, len(words) - 1))
     last = np.maximum.accumulate(np.maximum(first, last))
-    return Words(tuple(match[0] for match in found), first, last)
+    return Words(tuple(match[0] for match in words), first, last)
 
 
 def lost_bytes(text: str, decoded: str) -> int:
@@ -112,8 +112,8 @@ def lost_bytes(text: str, decoded: str) -> int:
     """
     if decoded in (text, f" {text}"):
         return 0
-    own, back = Counter(text), Counter(decoded)
-    return max(_size(own - back), _size(back - own))
+    original, back = Counter(text), Counter(decoded)
+    return max(_size(original - back), _size(back - original))
 
 
 def spelled_bytes(word: str) -> int:

@@ -86,9 +86,13 @@ class HebbGrid:
     def of(cls, mbpa: MbpaConfig, hebb: HebbConfig, grid: Grid) -> HebbGrid:
         """Return an observer without losses; several ranks divide the points."""
         tried = points(
-            "hebb", scale=[hebb.scale], closeness=grid.closeness, beta=grid.beta, eta=grid.eta
+            "hebb",
+            scale=[hebb.scale],
+            kernel_weight=grid.kernel_weight,
+            beta=grid.beta,
+            eta=grid.eta,
         )
-        pairs = current().partition(len(grid.closeness) * len(grid.beta))
+        pairs = current().partition(len(grid.kernel_weight) * len(grid.beta))
         return cls(
             mbpa,
             hebb,
@@ -123,11 +127,11 @@ class HebbGrid:
         """Return the loss (p, N) in nats of ``targets`` (N,) at every point of this rank."""
         results = [batch.hidden.new_zeros(0, len(targets))]
         betas = self.grid.beta
-        for index, closeness in enumerate(self.grid.closeness):
+        for index, kernel_weight in enumerate(self.grid.kernel_weight):
             tried = [beta for at, beta in enumerate(betas) if index * len(betas) + at in self.pairs]
             if not tried:
                 continue
-            hebb = replace(self.hebb, closeness=closeness)
+            hebb = replace(self.hebb, kernel_weight=kernel_weight)
             terms = LabelTerms.of(batch, targets, self.mbpa, hebb)
             for beta in tried:
                 weights = entry_weights(batch, beta, hebb.counts, terms.labels)  # (N, K)

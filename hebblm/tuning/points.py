@@ -11,9 +11,9 @@ import numpy.typing as npt
 import torch
 
 from hebblm.adapt.block import learning_places
-from hebblm.adapt.functional.shares import LearnedShares
+from hebblm.adapt.functional.mixture_weights import OnlineMixtureWeights
 from hebblm.adapt.grid import near
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.runtime.ranks import current
 
 Losses = npt.NDArray[np.float64]
@@ -43,7 +43,7 @@ def divided(count: int, compute: Callable[[Sequence[int]], Mapping[int, Losses]]
         return [losses[index] for index in indices]
     # the bar is the first process's own, and a reading of the others may cost more
     if len(indices) < count:
-        say(f"{len(indices)} of {count} points are done here; waiting for the other processes")
+        log(f"{len(indices)} of {count} points are done here; waiting for the other processes")
     tokens = max(
         ranks.all_gather_object(max((len(values) for values in losses.values()), default=0))
     )
@@ -96,18 +96,18 @@ def mixed(memory: Losses, base: Losses, weight: float | str, every: int) -> Loss
     learned online as a context learns it, with intervals of so many tokens.
     """
     parts = np.stack([*np.atleast_2d(memory), base], 1)  # (T, C + 1)
-    learned = LearnedShares(
+    learned = OnlineMixtureWeights(
         (0.0,) * (parts.shape[1] - 1), total=None if isinstance(weight, str) else weight
     )
-    shares = np.empty_like(parts)
+    mixture_weights = np.empty_like(parts)
     for now in starmap(
         slice, pairwise([*learning_places(range(0, len(base), every), len(base)), len(base)])
     ):
-        shares[now] = learned.value
+        mixture_weights[now] = learned.value
         if isinstance(weight, str) or len(learned.owned) > 1:
             learned = learned.after(parts[now].tolist())
     with np.errstate(divide="ignore"):  # a share of 0
-        losses: Losses = -np.logaddexp.reduce(np.log(shares) - parts, axis=1)
+        losses: Losses = -np.logaddexp.reduce(np.log(mixture_weights) - parts, axis=1)
     return losses
 
 
@@ -115,12 +115,12 @@ def with_shares(
     tried: Iterable[tuple[Point, Losses]],
     base: Losses,
     name: str,
-    shares: Iterable[float | str],
+    mixture_weights: Iterable[float | str],
     every: int,
 ) -> Iterator[tuple[Point, Losses]]:
     """Yield each point with each share ``name`` of its memories, and the losses (T,) with the rest
     for the base.
     """
     for point, losses in tried:
-        for share in shares:
+        for share in mixture_weights:
             yield {**point, name: share}, mixed(losses, base, share, every)

@@ -12,7 +12,7 @@ import numpy as np
 
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods.cache import CacheConfig
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.evaluation.checkpoint import RunCheckpoint
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Hooks, Schedule, evaluate
@@ -73,22 +73,25 @@ class Replay:
 
     def score(
         self,
-        rules: Mapping[str, Rule],
+        predictors: Mapping[str, Predictor],
         title: str,
         observers: Sequence[KeptObserver] = (),
-        watched: Sequence[Rule] = (),
+        watched: Sequence[Predictor] = (),
     ) -> dict[str, Losses]:
         """Return the losses (T,) of some rules, from the beginning of the stream; nats.
 
         Several ranks divide the rules; every rank shows the observers all mini-batches.
         """
-        names = list(rules)
+        names = list(predictors)
 
         def compute(indices: Sequence[int]) -> dict[int, Losses]:
             if not (indices or observers):
                 return {}
             losses = self.read(
-                {names[index]: rules[names[index]] for index in indices}, title, observers, watched
+                {names[index]: predictors[names[index]] for index in indices},
+                title,
+                observers,
+                watched,
             )
             return {index: losses[names[index]] for index in indices}
 
@@ -96,10 +99,10 @@ class Replay:
 
     def read(
         self,
-        rules: Mapping[str, Rule],
+        predictors: Mapping[str, Predictor],
         title: str,
         observers: Sequence[KeptObserver] = (),
-        watched: Sequence[Rule] = (),
+        watched: Sequence[Predictor] = (),
     ) -> dict[str, Losses]:
         """Return the losses (T,) of some rules, read by this rank alone; see :meth:`score`."""
         checkpoint = (
@@ -108,20 +111,20 @@ class Replay:
         self.base.reset()
         self.context.learners = ()  # what an earlier reading learned would be solved for in vain
         self.context.reset()
-        self.context.learn_shares(watched)
+        self.context.learn_mixture_weights(watched)
         self.context.set_head(self.base.head)
         with bar() as progress:
             task = progress.add_task(title, total=len(self.scenario.stream), unit="tokens")
             scores = evaluate(
                 self.base,
                 [self.context],
-                rules,
+                predictors,
                 self.scenario.stream,
                 self.scenario.vocabulary,
                 Schedule(
                     self.every,
                     write=self.write,
-                    read_ahead=not self.base.moving,
+                    read_ahead=not self.base.trains_online,
                     precomputed=self.sweep,
                 ),
                 Hooks(

@@ -11,16 +11,16 @@ from hebblm.adapt.grid import Axes, Grid
 from hebblm.adapt.methods import METHODS, with_parts
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.memory_mixture import ONLINE_VALUES
-from hebblm.adapt.methods.rule import Rule, dotted
+from hebblm.adapt.methods.predictor import Predictor, dotted
 from hebblm.adapt.settings import ONLINE
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import TUNED_SCHEMA
 from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
 from hebblm.evaluation.scenario import Scenario
 from hebblm.io.files import write_json
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.models.update import MEASURED
-from hebblm.report.record import encode
+from hebblm.report.result.record import encode
 from hebblm.tuning.points import BestPoint, Losses, Point
 from hebblm.tuning.replay import describe
 
@@ -77,8 +77,10 @@ class Search:
         the defaults too. Values that the method does not read do not matter.
         """
         usual, record = self.usual, METHODS[method]
-        read = {kind.section for kind in record.settings} | {"dynamic" if record.moving else "base"}
-        if record.rule(self.start.methods).needs.retrieval:
+        read = {kind.section for kind in record.settings} | {
+            "dynamic" if record.uses_dynamic_base else "base"
+        }
+        if record.predictor(self.start.methods).requirements.retrieval:
             read.add("memory")
         parts = [self.best[name] for name in with_parts([method]) - {method} if name in self.best]
         values = {name: value for part in parts for name, value in part.values.items()}
@@ -127,14 +129,14 @@ class Search:
     def check_fixed(self) -> None:
         """Refuse fixed values that no point of a method will have, before anything is read."""
         grid = self.grid
-        beside: dict[str, Axes] = {
-            "hebb": {"closeness": grid.closeness, "beta": grid.beta, "eta": grid.eta},
+        by_method: dict[str, Axes] = {
+            "hebb": {"kernel_weight": grid.kernel_weight, "beta": grid.beta, "eta": grid.eta},
             "dynamic": {"decay": grid.dynamic_decay},
         }
         for method in self.wanted:
             tried = METHODS[method].search_space
             axes = (
-                beside.get(method, {"weight": grid.weight})
+                by_method.get(method, {"weight": grid.weight})
                 if tried is None
                 else tried(self.settings.methods, grid)
             )
@@ -147,7 +149,9 @@ class Search:
                         f"{', '.join(map(str, values))}"
                     )
 
-    def rules(self, method: str, tried: Iterable[Point], **whole: float) -> dict[str, Rule]:
+    def predictors(
+        self, method: str, tried: Iterable[Point], **whole: float
+    ) -> dict[str, Predictor]:
         """Return a rule for each point, named by method and the point's number; ``whole`` are
         values for all of them.
 
@@ -155,7 +159,7 @@ class Search:
         """
         changes = {f"{dotted(method)}.{name}": value for name, value in whole.items()}
         return {
-            name: METHODS[method].rule(self.settings.changed({**point, **changes}).methods)
+            name: METHODS[method].predictor(self.settings.changed({**point, **changes}).methods)
             for index, point in enumerate(tried)
             for name, point in named(f"{method} {index}", point).items()
         }
@@ -196,6 +200,6 @@ def write_tuned(
             if best.tried
         },
     }
-    with held(folder / TUNED_FILE, "tuned values"):
+    with file_lock(folder / TUNED_FILE, "tuned values"):
         write_json(folder / TUNED_FILE, document)
         write_json(folder / "config.json", {"values": values})

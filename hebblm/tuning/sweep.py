@@ -28,14 +28,14 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.training_text import STATE, Segments, unpacked_state
 from hebblm.io.download import cache_dir
 from hebblm.io.files import hash_of
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.io.tensors import placed, prefixed
 from hebblm.memory import AnyMemory, faiss_index
 from hebblm.memory.causal import WrittenBlock
 from hebblm.memory.nearest import Ranked
 from hebblm.models.base import StreamBase, hash_of_ids
 from hebblm.online.layout import Pace
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.text import EvaluationStream
 
 SCHEMA = "hebblm-sweep/1"
@@ -140,15 +140,15 @@ def prepare_sweep(
     """
     total, weight = len(stream), base.head.weight
     size = total * (weight.shape[1] * weight.element_size() + plan.k * (weight.element_size() + 4))
-    if base.moving or size > LIMIT_BYTES:
+    if base.trains_online or size > LIMIT_BYTES:
         return None
     parts = Segments(plan.folder())
     if parts.finished() * plan.part < total:
-        with parts.held("states and neighbours"):
+        with parts.locked("states and neighbours"):
             _make_room(parts.folder, size)
             _fill(base, memory, stream, plan, parts, progress)
     else:
-        say(
+        log(
             f"states and neighbours of the {total:,} tokens come from an earlier run "
             f"({parts.folder})"
         )
@@ -172,7 +172,7 @@ def _fill(
     """
     total, pace, done = len(stream), plan.pace, parts.finished()
     if done:
-        say(
+        log(
             f"the reading continues after its first {min(total, done * plan.part):,} of {total:,} "
             "tokens"
         )
@@ -252,7 +252,7 @@ def _make_room(folder: Path, needed: int) -> None:
     for _, sweep, size in sorted(others):
         if total <= LIMIT_BYTES:
             return
-        with contextlib.suppress(UserError), held(sweep, "states and neighbours", wait=False):
+        with contextlib.suppress(UserError), file_lock(sweep, "states and neighbours", wait=False):
             shutil.rmtree(sweep, ignore_errors=True)
             total -= size
 

@@ -12,7 +12,7 @@ from hebblm.adapt.methods import DYNAMIC, METHODS, TUNABLE, with_parts
 from hebblm.adapt.methods.base import Unadapted
 from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
-from hebblm.adapt.methods.rule import Rule, dotted
+from hebblm.adapt.methods.predictor import Predictor, dotted
 from hebblm.errors import UserError
 from hebblm.evaluation.checkpoint import RunCheckpoint
 from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
@@ -97,20 +97,24 @@ def tune_static(search: Search, replay: Replay) -> None:
         for name, method in METHODS.items()
         if method.search_space and not method.parts
     }
-    rules: dict[str, Rule] = {"lstm": Unadapted()}
-    for method, (tried, shares) in alone.items():
+    predictors: dict[str, Predictor] = {"lstm": Unadapted()}
+    for method, (tried, mixture_weights) in alone.items():
         if method in wanted:
-            rules |= search.rules(method, tried, **({"gamma": 1.0} if shares else {}))
-    losses = replay.score(rules, f"tune {len(rules)} points")
+            predictors |= search.predictors(
+                method, tried, **({"gamma": 1.0} if mixture_weights else {})
+            )
+    losses = replay.score(predictors, f"tune {len(predictors)} points")
     base = losses["lstm"]
     best["lstm"] = BestPoint(float(base.mean()), {}, base)
-    for method, (tried, shares) in alone.items():
+    for method, (tried, mixture_weights) in alone.items():
         if method in wanted:
             outcomes = _found(losses, method, tried)
             name = f"{dotted(method)}.gamma"
             search.take(
                 method,
-                with_shares(outcomes, base, name, shares, replay.every) if shares else outcomes,
+                with_shares(outcomes, base, name, mixture_weights, replay.every)
+                if mixture_weights
+                else outcomes,
             )
     if "hebb" in wanted:
         _tune_hebb(search, replay)
@@ -208,15 +212,15 @@ def _space(search: Search, method: str) -> tuple[list[Point], list[float | str]]
     tried = METHODS[method].search_space
     assert tried is not None, f"{method} tries points"
     axes = dict(tried(search.settings.methods, search.grid))
-    shares = list(axes.pop("gamma", ()))
-    return points(dotted(method), **axes), shares
+    mixture_weights = list(axes.pop("gamma", ()))
+    return points(dotted(method), **axes), mixture_weights
 
 
 def _found(
     losses: Mapping[str, Losses], method: str, tried: Iterable[Point]
 ) -> Iterator[tuple[Point, Losses]]:
-    """Yield the points whose rules :meth:`Search.rules` made, with their losses (T,), or (C, T) of
-    C memories.
+    """Yield the points whose rules :meth:`Search.predictors` made, with their losses (T,), or (C,
+    T) of C memories.
     """
     for index, point in enumerate(tried):
         rows = [losses[name] for name in named(f"{method} {index}", point)]

@@ -196,8 +196,8 @@ class _InvertedResidual(nn.Module):
         self.adds = stride == 1 and maps_in == maps_out
 
     def forward(self, maps: Tensor) -> Tensor:
-        made = cast(Tensor, self.layers(maps))
-        return maps + made if self.adds else made
+        maps_after = cast(Tensor, self.layers(maps))
+        return maps + maps_after if self.adds else maps_after
 
 
 _convolution6 = partial(_convolution, activation=nn.ReLU6)

@@ -82,11 +82,14 @@ def run_incremental(setup: ClassSetup) -> Outcome:
                     name: {"stabilized": 0} for name in methods
                 }
             snapshot = tuning.snapshot("test", order[:count])
-            made, numbers = as_step(
+            classes_of, numbers = as_step(
                 predict(setup, snapshot, methods, f"{title}, epoch {epoch + 1}", observes=False)
             )
             rest = len(order) - count
-            return {name: pad(own, (0, rest), value=MISSING) for name, own in made.items()}, numbers
+            padded = {}
+            for name, predicted in classes_of.items():
+                padded[name] = pad(predicted, (0, rest), value=MISSING)
+            return padded, numbers
 
         path = setup.state / f"incremental-{ratio}-seed-{seed}.state.safetensors"
         run = run_of(setup, start, seed, ratio=ratio, values=values)
@@ -138,7 +141,7 @@ def run_online(setup: ClassSetup, experiment: Experiment = "online") -> Outcome:
             snapshot, drift = _follow(
                 setup, start, "test", order, seed, values["parametric"], title
             )
-            made, numbers = as_step(
+            classes_of, numbers = as_step(
                 predict(
                     setup,
                     snapshot,
@@ -148,7 +151,7 @@ def run_online(setup: ClassSetup, experiment: Experiment = "online") -> Outcome:
                 )
             )
             first = next(iter(numbers))
-            return made, {**numbers, first: {**numbers[first], **drift}}
+            return classes_of, {**numbers, first: {**numbers[first], **drift}}
 
         path = setup.state / f"online-{old_classes}-seed-{seed}.state.safetensors"
         run = run_of(setup, start, seed, names=list(names), values=values)
@@ -252,7 +255,7 @@ def run_timing(setup: ClassSetup) -> dict[str, Any]:
         timed(name, WARM_UP_BLOCKS * settings.online.interval)
     path, title = setup.state / f"timing-{run}.state.safetensors", "time every method in turn"
     _, rounds = take_steps(path, run, settings.timing.rounds, in_turn, title=title)
-    seconds = {name: [each[name]["seconds"] for each in rounds] for name in METHODS}
+    seconds = {name: [seconds_of[name]["seconds"] for seconds_of in rounds] for name in METHODS}
     return {
         "tuning": {str(classes): tried},
         "at_end": at_end({str(classes): tried}),
@@ -260,12 +263,12 @@ def run_timing(setup: ClassSetup) -> dict[str, Any]:
         "methods": {
             name: {
                 "hyperparameters": values_of(name, values),
-                "seconds": _median_of(own),
+                "seconds": _median_of(times),
                 "ratio": _median_of(
-                    [a / b for a, b in zip(own, seconds["parametric"], strict=True)]
+                    [a / b for a, b in zip(times, seconds["parametric"], strict=True)]
                 ),
             }
-            for name, own in seconds.items()
+            for name, times in seconds.items()
         },
     }
 

@@ -175,7 +175,7 @@ ARCHIVES = {
 OFFICIAL = "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz"
 SUPERCLASSES = 20
 RECORD = 3_074  # superclass, class, and the three colour planes
-LONGEST = 1 << 30  # bytes of a member; the real ones have 154 and 31 million
+MAX_MEMBER_BYTES = 1 << 30  # bytes of a member; the real ones have 154 and 31 million
 FIELDS = (b"data", b"fine_labels", b"coarse_labels")  # of a pickle
 
 
@@ -188,7 +188,7 @@ def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> Ima
         folders, paths, downloads, name=official, urls=(OFFICIAL,), known=ARCHIVES[official][1]
     )
     members, known = ARCHIVES[path.name]
-    found = checked(path, known, required=members is PICKLED)
+    digest = checked(path, known, required=members is PICKLED)
     parts: dict[str, Images] = {}
     try:
         # The members are met in one pass, and nothing is written to disk.
@@ -197,7 +197,7 @@ def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> Ima
                 part = members.get(member.name)
                 if part is None or not member.isreg():
                     continue
-                if member.size > LONGEST:
+                if member.size > MAX_MEMBER_BYTES:
                     raise UserError(
                         f"{path}: {member.name} has {member.size:,} bytes; CIFAR-100 has fewer, "
                         "download it again"
@@ -218,7 +218,7 @@ def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> Ima
         if part not in parts:
             raise UserError(f"{path} has no {name}; get CIFAR-100's own")
     return ImageDataset(
-        CIFAR100.name, parts["train"], parts["test"], CIFAR100.classes, {path.name: found}
+        CIFAR100.name, parts["train"], parts["test"], CIFAR100.classes, {path.name: digest}
     )
 
 
@@ -271,7 +271,7 @@ class _Unpickler(pickle.Unpickler):
 def _parse_pickle(data: bytes, source: str) -> Images:
     """Take the pictures and fine labels out of a pickled dictionary."""
     try:
-        found = _Unpickler(io.BytesIO(data), encoding="bytes").load()
+        content = _Unpickler(io.BytesIO(data), encoding="bytes").load()
     except (
         pickle.UnpicklingError,
         EOFError,
@@ -283,11 +283,11 @@ def _parse_pickle(data: bytes, source: str) -> Images:
         raise UserError(
             f"{source} is not a pickle of CIFAR-100 ({error}); get the file again"
         ) from error
-    if not isinstance(found, dict) or any(field not in found for field in FIELDS):
+    if not isinstance(content, dict) or any(field not in content for field in FIELDS):
         raise UserError(
             f"{source} has no {', '.join(field.decode() for field in FIELDS)}; get CIFAR-100's own"
         )
-    pixels, width = found[FIELDS[0]], RECORD - 2
+    pixels, width = content[FIELDS[0]], RECORD - 2
     if (
         not isinstance(pixels, np.ndarray)
         or pixels.dtype != np.uint8
@@ -296,7 +296,7 @@ def _parse_pickle(data: bytes, source: str) -> Images:
         raise UserError(f"{source} holds no pictures of {width:,} bytes; get CIFAR-100's own")
     labels = []
     for field, classes in zip(FIELDS[1:], (CIFAR100.classes, SUPERCLASSES), strict=True):
-        values, name = found[field], field.decode()
+        values, name = content[field], field.decode()
         if not isinstance(values, list) or not all(type(value) is int for value in values):
             raise UserError(f"{source}: {name} is not a list of whole numbers; get CIFAR-100's own")
         if len(values) != len(pixels):
@@ -328,12 +328,12 @@ def load_hub(wanted: HubDataset) -> ImageDataset:
     """A data set from the hub, or from what ``datasets`` has of it in its cache."""
     name = f"{wanted.identifier} from the hub"
     loaded = load_dataset(
-        wanted.identifier, None, name=name, remedy="check the network, or use --data files"
+        wanted.identifier, None, name=name, remedy="check the network, or use data=files"
     )
     parts, hashes = {}, {}
     for part in ("train", "test"):
         if part not in loaded:
-            raise UserError(f"{wanted.identifier} has no part {part!r}; use --data files")
+            raise UserError(f"{wanted.identifier} has no part {part!r}; use data=files")
         parts[part] = _hub_images(loaded[part], wanted, part)
         read = (
             parts[part].pixels.numpy().tobytes()
@@ -349,14 +349,14 @@ def _hub_images(rows: Any, wanted: HubDataset, part: str) -> Images:
     source = f"{wanted.identifier}, {part}"
     for column in (wanted.picture, wanted.label):
         if column not in rows.column_names:
-            raise UserError(f"{source} has no column {column!r}; use --data files")
+            raise UserError(f"{source} has no column {column!r}; use data=files")
     pixels = torch.empty(len(rows), *wanted.shape, dtype=torch.uint8)
     height, width = wanted.shape[1:]
     for at, row in enumerate(rows):
         picture = np.asarray(row[wanted.picture])
         if picture.dtype != np.uint8 or picture.size != pixels[0].numel():
             raise UserError(
-                f"{source}: picture {at} is not of {height}x{width} pixels; use --data files"
+                f"{source}: picture {at} is not of {height}x{width} pixels; use data=files"
             )
         pixels[at] = torch.from_numpy(picture.reshape(height, width, -1).copy()).permute(2, 0, 1)
     labels = torch.tensor(rows[wanted.label][:], dtype=torch.int64)
@@ -368,9 +368,9 @@ def load_digits() -> ImageDataset:
     """The 1,797 digits of scikit-learn; the last fifth is for testing."""
     from sklearn import datasets  # takes a second to import, and no other scale needs it
 
-    found = datasets.load_digits()
-    pixels = torch.from_numpy(found.images).to(torch.uint8).unsqueeze(1)  # (N, 1, 8, 8)
-    labels = torch.from_numpy(found.target).to(torch.int64)
+    digits = datasets.load_digits()
+    pixels = torch.from_numpy(digits.images).to(torch.uint8).unsqueeze(1)  # (N, 1, 8, 8)
+    labels = torch.from_numpy(digits.target).to(torch.int64)
     read = hashlib.sha256(pixels.numpy().tobytes() + labels.numpy().tobytes()).hexdigest()
     begin = len(labels) - int(DIGITS_TEST_SHARE * len(labels))
     train, test = (

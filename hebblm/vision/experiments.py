@@ -36,7 +36,7 @@ from typing import Any
 from torch import Tensor
 
 from hebblm.io.files import write_json
-from hebblm.report.record import encode
+from hebblm.report.result.record import encode
 from hebblm.runtime.ranks import current
 from hebblm.vision.classes import ONLINE, grid_points, run_incremental, run_online, run_timing
 from hebblm.vision.permuted import run_permuted
@@ -126,19 +126,19 @@ def _body(experiment: str, outcome: Outcome, setup: Setup[Any]) -> dict[str, Any
     body["methods"] = {
         name: {
             "conditions": {
-                condition: _class_method(own, name, interval)
-                for condition, own in conditions.items()
+                condition: _class_method(of_condition, name, interval)
+                for condition, of_condition in conditions.items()
             }
         }
         for name in runs[0].predictions
     }
     body["pairs"] = {
         condition: [
-            pair(own, first, second)
+            pair(of_condition, first, second)
             for first, second in PAIRS
-            if {first, second} <= own[0].predictions.keys()
+            if {first, second} <= of_condition[0].predictions.keys()
         ]
-        for condition, own in conditions.items()
+        for condition, of_condition in conditions.items()
     }
     if experiment == "sensitivity":
         body["grid"] = grid_points(settings.sensitivity)
@@ -169,10 +169,10 @@ def _summary(
 def _class_method(runs: Sequence[SeedRun], name: str, interval: int | None) -> dict[str, Any]:
     curves = []
     for run in runs:
-        made, new = run.predictions[name], run.drawn["new"]
+        predicted, new = run.predictions[name], run.drawn["new"]
         if interval is None:
             # the first of them, as many as were predicted
-            tested = [(at, after[after != MISSING]) for at, after in enumerate(made, 1)]
+            tested = [(at, after[after != MISSING]) for at, after in enumerate(predicted, 1)]
             curves.append(
                 [
                     {"at": at, **top1(first, run.labels[: len(first)], new)}
@@ -181,7 +181,7 @@ def _class_method(runs: Sequence[SeedRun], name: str, interval: int | None) -> d
                 ]
             )
         else:
-            curves.append(along(made[0], run.labels, new, interval))
+            curves.append(along(predicted[0], run.labels, new, interval))
     return _summary(
         runs,
         name,
@@ -196,13 +196,13 @@ def _scores(run: SeedRun, name: str, *, late: bool) -> dict[str, float | None]:
     """The accuracies of a method in the end or over a stream, and for ``late`` over its second
     half.
     """
-    made, labels, new = run.predictions[name][-1], run.labels, run.drawn["new"]
-    found: dict[str, float | None] = dict(top1(made, labels, new))
-    found["harmonic_mean"] = harmonic_mean(found["old"] or 0.0, found["new"] or 0.0)
+    predicted, labels, new = run.predictions[name][-1], run.labels, run.drawn["new"]
+    scores: dict[str, float | None] = dict(top1(predicted, labels, new))
+    scores["harmonic_mean"] = harmonic_mean(scores["old"] or 0.0, scores["new"] or 0.0)
     if late:
-        half = top1(made[len(made) // 2 :], labels[len(made) // 2 :], new)
-        found |= {f"late_{key}": half[key] for key in KEYS}
-    return found
+        half = top1(predicted[len(predicted) // 2 :], labels[len(predicted) // 2 :], new)
+        scores |= {f"late_{key}": half[key] for key in KEYS}
+    return scores
 
 
 def pair(runs: Sequence[SeedRun], first: str, second: str) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def pair(runs: Sequence[SeedRun], first: str, second: str) -> dict[str, Any]:
     The interval is over seeds. A single seed has none, and its interval is over its pictures, which
     says nothing about other pre-trained networks or other orders.
     """
-    found: dict[str, Any] = {
+    paired: dict[str, Any] = {
         "first": first,
         "second": second,
         "over": "pictures" if len(runs) == 1 else "seeds",
@@ -222,7 +222,7 @@ def pair(runs: Sequence[SeedRun], first: str, second: str) -> dict[str, Any]:
             for name in (first, second)
         ]
         if None in scores[0]:
-            found[key] = None  # there is no such picture
+            paired[key] = None  # there is no such picture
             continue
         if len(runs) == 1:
             (run,) = runs
@@ -232,8 +232,8 @@ def pair(runs: Sequence[SeedRun], first: str, second: str) -> dict[str, Any]:
             interval = paired_pictures(right[0], right[1])
         else:
             interval = paired_interval(scores[0], scores[1])  # type: ignore[arg-type]
-        found[key] = dict(zip(("mean", "low", "high"), interval, strict=True))
-    return found
+        paired[key] = dict(zip(("mean", "low", "high"), interval, strict=True))
+    return paired
 
 
 def along(classes: Tensor, labels: Tensor, new: Tensor, interval: int) -> list[dict[str, Any]]:
@@ -269,8 +269,8 @@ def _permuted_method(
     hyperparameters = dict(values.get(name, {}))
     if size:
         rate = "rho" if settings.mbpa_rate == "relative" else "lambda"
-        own = values[name] if kind == "hebb" else {}
-        hyperparameters = {rate: values[f"mbpa-{size}"]["lr"], **own, "stored": int(size)}
+        point = values[name] if kind == "hebb" else {}
+        hyperparameters = {rate: values[f"mbpa-{size}"]["lr"], **point, "stored": int(size)}
     return _summary(
         runs,
         name,
@@ -286,9 +286,9 @@ def accuracies_of(predictions: Tensor, labels: Tensor) -> Accuracies:
 
     [t, i] are those on task i after task t, ``MISSING`` where none was made.
     """
-    made = (predictions != MISSING).sum(2)  # (T, T)
-    shares = (predictions == labels).sum(2).double() / made
-    return [shares[t, : t + 1].tolist() for t in range(len(shares))]
+    answered = (predictions != MISSING).sum(2)  # (T, T)
+    mixture_weights = (predictions == labels).sum(2).double() / answered
+    return [mixture_weights[t, : t + 1].tolist() for t in range(len(mixture_weights))]
 
 
 def continual_scores(accuracies: Accuracies, alike: Accuracies) -> dict[str, float | None]:

@@ -89,8 +89,8 @@ class FineTuning:
         tested, device, parts = self._start.pictures(part), self._start.device, self._start.parts
         head, hidden = network.frozen_head(), features_of(network, tested, order)
         blocks = [
-            PictureBlock(head, some, tested.labels[index.to(device)])
-            for some, index in zip(
+            PictureBlock(head, rows, tested.labels[index.to(device)])
+            for rows, index in zip(
                 torch.split(hidden, QUERIES), torch.split(order, QUERIES), strict=True
             )
         ]
@@ -184,8 +184,8 @@ class Stream:
         is.
         """
         old = features_of(self._network, self._start.pictures("train"), self._start.parts.train)
-        own = features_of(self._network, self._pictures, self._order[:seen])
-        return torch.cat([old, own])
+        read = features_of(self._network, self._pictures, self._order[:seen])
+        return torch.cat([old, read])
 
     def drift(self, old: Remembered, blocks: list[PictureBlock]) -> dict[str, float]:
         """How far keys of pre-training and of the stream are from what the network gives in the
@@ -195,14 +195,14 @@ class Stream:
         """
         draw = generator(self._start.pretraining.seed, "pictures whose drift is measured")
         samples = self._start.parts.train
-        some = torch.randperm(len(samples), generator=draw)[:DRIFT]
-        now = features_of(self._network, self._start.pictures("train"), samples[some])
+        drawn = torch.randperm(len(samples), generator=draw)[:DRIFT]
+        now = features_of(self._network, self._start.pictures("train"), samples[drawn])
         stored = torch.cat([block.hidden for block in blocks])
-        own = torch.randperm(len(stored), generator=draw)[:DRIFT]
-        own_now = features_of(self._network, self._pictures, self._order[own])
+        drawn_stored = torch.randperm(len(stored), generator=draw)[:DRIFT]
+        own_now = features_of(self._network, self._pictures, self._order[drawn_stored])
         return {
-            "drift_of_pretraining_keys": _moved(old.keys[some.to(now.device)], now),
-            "drift_of_stream_keys": _moved(stored[own.to(now.device)], own_now),
+            "drift_of_pretraining_keys": _moved(old.keys[drawn.to(now.device)], now),
+            "drift_of_stream_keys": _moved(stored[drawn_stored.to(now.device)], own_now),
         }
 
 

@@ -15,8 +15,8 @@ from hebblm.adapt.functional.gating import LearnedGate
 from hebblm.adapt.methods.best import FEATURES as TEXT_FEATURES
 from hebblm.adapt.methods.best import gate_features
 from hebblm.adapt.methods.gate import Gated
-from hebblm.adapt.methods.rule import Rule
-from hebblm.adapt.needs import Needs
+from hebblm.adapt.methods.predictor import Predictor
+from hebblm.adapt.requirements import Requirements
 from hebblm.vision.result import GATE
 
 PARTS = ("network", "mixture", "mbpa", "hebb")
@@ -34,17 +34,17 @@ class ImageFeatures:
         return batch.shared(self, lambda: self._compute(batch))
 
     def _compute(self, batch: EvalBatch) -> Tensor:
-        near, new = batch.neighbors, batch.context.new_classes
+        near, new = batch.found, batch.context.new_classes
         if new is None:
             raise ValueError("the gate of images needs to know which classes are new")
         mass = batch.log_probs.exp()[:, new].sum(1)  # (N,)
-        found = near.mask.sum(1).clamp_min(1)
-        share = (new[near.values] & near.mask).sum(1) / found  # (N,)
-        own = torch.stack([mass.double(), share.double()], 1)
-        return torch.cat([gate_features(batch), own], 1)
+        count = near.mask.sum(1).clamp_min(1)
+        share = (new[near.values] & near.mask).sum(1) / count  # (N,)
+        features = torch.stack([mass.double(), share.double()], 1)
+        return torch.cat([gate_features(batch), features], 1)
 
 
-def image_best(rules: tuple[Rule, ...], values: Mapping[str, float]) -> Gated:
+def image_best(predictors: tuple[Predictor, ...], values: Mapping[str, float]) -> Gated:
     """Return the mixture of the rules of :data:`PARTS`.
 
     All parts have equal shares where ``values`` has no weights. The gate learns from what is
@@ -59,12 +59,12 @@ def image_best(rules: tuple[Rule, ...], values: Mapping[str, float]) -> Gated:
     return Gated(
         name="best",
         learned_as="gate of network,mixture,mbpa,hebb/1",
-        rules=rules,
+        predictors=predictors,
         features=ImageFeatures(),
         weights=weights,
         lr=values["lr"],
         anchor=None,
-        needed=Needs(retrieval=True),
+        needed=Requirements(retrieval=True),
     )
 
 

@@ -139,23 +139,25 @@ def fisher_diagonal(model: MLP, pixels: Tensor, labels: Tensor, *, kind: FisherK
     totals = [torch.zeros_like(parameter) for parameter in model.parameters()]
     weight, bias, output, offset = totals
     head = model.head.weight  # V (C, H)
-    for some, classes in zip(torch.split(pixels, CHUNK), torch.split(labels, CHUNK), strict=True):
-        inputs = model.inputs(some)  # z (n, H)
+    for part, classes in zip(torch.split(pixels, CHUNK), torch.split(labels, CHUNK), strict=True):
+        inputs = model.inputs(part)  # z (n, H)
         hidden = inputs.relu()
-        shares = model.head.logits(hidden).softmax(1)  # p (n, C)
+        mixture_weights = model.head.logits(hidden).softmax(1)  # p (n, C)
         if kind == "labels":
             # r
-            residual = shares.scatter_add(1, classes.unsqueeze(1), -torch.ones_like(shares[:, :1]))
+            residual = mixture_weights.scatter_add(
+                1, classes.unsqueeze(1), -torch.ones_like(mixture_weights[:, :1])
+            )
             output_squares = residual.square()  # (n, C)
             hidden_squares = (residual @ head).square()  # (n, H)
         else:
-            output_squares = shares * (1 - shares)
+            output_squares = mixture_weights * (1 - mixture_weights)
             # Centred first: the difference of two means would lose the digits of a confident
             # network.
-            centred = head - (shares @ head).unsqueeze(1)  # (n, C, H)
-            hidden_squares = torch.einsum("nc,nch->nh", shares, centred.square())
+            centred = head - (mixture_weights @ head).unsqueeze(1)  # (n, C, H)
+            hidden_squares = torch.einsum("nc,nch->nh", mixture_weights, centred.square())
         hidden_squares = hidden_squares * (inputs > 0)
-        weight.addmm_(hidden_squares.t(), some.square())
+        weight.addmm_(hidden_squares.t(), part.square())
         bias.add_(hidden_squares.sum(0))
         output.addmm_(output_squares.t(), hidden.square())
         offset.add_(output_squares.sum(0))

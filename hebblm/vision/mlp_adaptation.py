@@ -9,8 +9,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hebblm.adapt.functional import HebbianTerm, closeness, hebb_combine, hebb_weights, hebbian_term
-from hebblm.adapt.solvers.problem import rose
+from hebblm.adapt.functional import (
+    HebbianTerm,
+    hebb_combine,
+    hebb_weights,
+    hebbian_term,
+    kernel_weight,
+)
+from hebblm.adapt.solvers.problem import loss_increased
 from hebblm.memory import FlatMemory
 from hebblm.memory.nearest import Ranked
 from hebblm.types import Neighbors
@@ -72,8 +78,8 @@ def descend(
     def residual(logits: Tensor) -> Tensor:
         # The few classes come first: along a last dimension this short, a softmax is several times
         # as slow.
-        found = logits[:, :, :count].softmax(1).scatter_add_(1, chosen, minus)
-        return found.mul_(scale)  # R^T (n, C, K)
+        residuals = logits[:, :, :count].softmax(1).scatter_add_(1, chosen, minus)
+        return residuals.mul_(scale)  # R^T (n, C, K)
 
     # The first step starts from the V that all queries share, and from a problem that has to stay
     # as it is.
@@ -97,7 +103,7 @@ def descend(
         torch.baddbmm(offset, output, across, out=logits)
     before = _loss(problem.logits[:, :, :count], labels, weights)
     after = _loss(logits[:, :, :count], labels, weights)
-    return logits[:, :, count] - problem.logits[:, :, count], rose(before, after)
+    return logits[:, :, count] - problem.logits[:, :, count], loss_increased(before, after)
 
 
 def _loss(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
@@ -110,10 +116,10 @@ def _masked_gradient(change: Tensor, hidden: Tensor) -> Tensor:
     """Return ``D [H > 0]`` in the place of D (n, K, H), in one pass: what torch does backwards
     through a ReLU.
     """
-    found: Tensor = torch.ops.aten.threshold_backward.grad_input(
+    gradient: Tensor = torch.ops.aten.threshold_backward.grad_input(
         change, hidden, 0, grad_input=change
     )
-    return found
+    return gradient
 
 
 def adapt(problem: NetworkProblem, *, lr: float, rate: Rate, steps: int) -> tuple[Tensor, Tensor]:
@@ -189,7 +195,9 @@ class Adapted:
     base_logits: Tensor  # (N, C) of the base network
     delta: Tensor  # (N, C) what MbPA adds
     term: HebbianTerm  # on the output layer
-    rose: Tensor  # (N,) bool, queries whose neighbours' loss was higher after the steps than before
+    loss_increased: (
+        Tensor  # (N,) bool, queries whose neighbours' loss was higher after the steps than before
+    )
 
     def mbpa(self) -> Tensor:
         return self.base_logits + self.delta
@@ -222,7 +230,7 @@ class Stored:
         """The adaptation of queries (n, D) to their neighbours (n, K) in the memory."""
         entries, mask = self.memory.entries(), ranked.ids >= 0
         ids = ranked.ids.clamp_min(0)
-        weights = closeness(ranked.distances, mask, eps=eps) / mask.sum(1, keepdim=True)
+        weights = kernel_weight(ranked.distances, mask, eps=eps) / mask.sum(1, keepdim=True)
         rows = torch.nn.functional.pad(ids, (0, 1))  # (n, K + 1), the last for the query's own
         points, inputs, logits = entries.keys[rows], self.inputs[rows], self.logits[rows]
         points[:, -1] = queries
@@ -243,19 +251,19 @@ def adapt_mlp(
     4), with ``eps``. For ``lr`` and ``rate`` see :func:`adapt`.
     """
     parts = []
-    for some in torch.split(queries, _chunk(stored.model, k, queries.device)):
-        ranked = stored.memory.nearest(some, k)
-        problem = stored.problem(some, ranked, eps=eps)
-        delta, rose = adapt(problem, lr=lr, rate=rate, steps=steps)
+    for chunk in torch.split(queries, _chunk(stored.model, k, queries.device)):
+        ranked = stored.memory.nearest(chunk, k)
+        problem = stored.problem(chunk, ranked, eps=eps)
+        delta, loss_increased = adapt(problem, lr=lr, rate=rate, steps=steps)
         hidden = problem.inputs.relu()  # (n, K + 1, H)
         neighbors = Neighbors(hidden[:, :-1], problem.labels, ranked.distances, ranked.ids >= 0)
         term = hebbian_term(neighbors, hidden[:, -1], eps=eps)
-        parts.append(Adapted(problem.logits[:, :, -1].clone(), delta, term, rose))
+        parts.append(Adapted(problem.logits[:, :, -1].clone(), delta, term, loss_increased))
     return Adapted(
         torch.cat([part.base_logits for part in parts]),
         torch.cat([part.delta for part in parts]),
         HebbianTerm(*map(torch.cat, zip(*(part.term for part in parts), strict=True))),
-        torch.cat([part.rose for part in parts]),
+        torch.cat([part.loss_increased for part in parts]),
     )
 
 

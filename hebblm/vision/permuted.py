@@ -20,7 +20,7 @@ from hebblm.errors import UserError
 from hebblm.io.files import hash_of, read_json, write_json
 from hebblm.io.tensors import placed
 from hebblm.memory import FlatMemory
-from hebblm.report.record import decode, encode
+from hebblm.report.result.record import decode, encode
 from hebblm.runtime.ranks import current
 from hebblm.vision.data import ImageDataset, Images
 from hebblm.vision.mlp import MLP, Parameters, Penalty, fisher_diagonal, train_task
@@ -45,8 +45,8 @@ TRAINED = "training"
 
 Measure = Callable[[MLP, int], Step]
 """From the network after task t, and t, to every method that starts from it: predictions (t + 1, n)
-uint8, task by task of the first n test samples, and how many queries' neighbours' loss ``rose`` by
-their adaptation.
+uint8, task by task of the first n test samples, and how many queries' neighbours' loss
+``loss_increased`` by their adaptation.
 """
 
 
@@ -112,9 +112,9 @@ class TaskStream:
         """The first ``size`` held-out samples as each task of tuning shows them, and the labels of
         all.
         """
-        some, tasks = self.drawn.held_out[:size], range(self.settings.tune_tasks)
-        found = [self._take(self.dataset.train, some, task) for task in tasks]
-        return [pixels for pixels, _ in found], torch.cat([labels for _, labels in found])
+        samples, tasks = self.drawn.held_out[:size], range(self.settings.tune_tasks)
+        drawn = [self._take(self.dataset.train, samples, task) for task in tasks]
+        return [pixels for pixels, _ in drawn], torch.cat([labels for _, labels in drawn])
 
     def test(self, task: int, size: int) -> tuple[Tensor, Tensor]:
         """The first ``size`` test samples as the task shows them."""
@@ -134,9 +134,15 @@ class TaskStream:
 
     def adapted(self, stored: Stored, pixels: Tensor, lr: float) -> Adapted:
         """Adapt a network to the neighbours of queries (N, D) as the settings have it."""
-        own = self.settings
+        settings = self.settings
         return adapt_mlp(
-            stored, pixels, k=own.k, lr=lr, rate=own.mbpa_rate, steps=own.steps, eps=own.eps
+            stored,
+            pixels,
+            k=settings.k,
+            lr=lr,
+            rate=settings.mbpa_rate,
+            steps=settings.steps,
+            eps=settings.eps,
         )
 
     def _take(self, images: Images, index: Tensor, task: int) -> tuple[Tensor, Tensor]:
@@ -211,11 +217,11 @@ class Chain:
             seconds = time.perf_counter() - begin
             predictions, numbers = measure(self.model, task)
             whole = {}
-            for name, made in predictions.items():
+            for name, predicted in predictions.items():
                 whole[name] = torch.full(
                     (settings.tasks, settings.test_samples), MISSING, dtype=torch.uint8
                 )
-                whole[name][: task + 1, : made.shape[1]] = made
+                whole[name][: task + 1, : predicted.shape[1]] = predicted
             return whole, {TRAINED: {"seconds": seconds}, **numbers}
 
         predictions, taken = take_steps(path, run, tasks, step, learner=self, title=title)
@@ -256,8 +262,8 @@ def _tune(stream: TaskStream, folder: Path, run: str) -> Tried:
     settings = stream.settings
     path = folder / f"tuning-{run}.json"
     if path.exists():
-        found: Tried = decode(read_json(path), "tuning")
-        return found
+        known: Tried = decode(read_json(path), "tuning")
+        return known
 
     def learnt(name: str, title: str, strength: float | None) -> MLP:
         chain, kept = Chain(stream, strength), folder / f"tuning-{name}.state.safetensors"
@@ -275,7 +281,7 @@ def _tune(stream: TaskStream, folder: Path, run: str) -> Tried:
     for strength in settings.ewc_lambda:
         try:
             model = learnt(f"ewc-{strength:g}", f"EWC, lambda {strength:g}", strength)
-            scores = _scores(torch.cat([model.logits(some) for some in pixels]), labels)
+            scores = _scores(torch.cat([model.logits(batch) for batch in pixels]), labels)
         except DivergedError:
             scores = {"accuracy": 0.0, "loss": math.inf}
         tried["ewc"].append({"lambda": strength, **scores})
@@ -300,13 +306,13 @@ def _tune_adaptation(stream: TaskStream, model: MLP, size: int) -> Tried:
     hebb: dict[float, list[Point]] = {}
     with stage(f"tune MbPA-{size} and Hebb-{size}", len(settings.mbpa_lambda), "rates") as progress:
         for lr in settings.mbpa_lambda:
-            found = stream.adapted(stored, pixels, lr)
-            mbpa.append({"lr": lr, **_scores(found.mbpa(), labels)})
+            adapted = stream.adapted(stored, pixels, lr)
+            mbpa.append({"lr": lr, **_scores(adapted.mbpa(), labels)})
             hebb[lr] = [
                 {
                     "beta": beta,
                     "eta": eta,
-                    **_scores(found.hebb(counts, beta=beta, eta=eta), labels),
+                    **_scores(adapted.hebb(counts, beta=beta, eta=eta), labels),
                 }
                 for beta, eta in itertools.product(settings.hebb_beta, settings.hebb_eta)
             ]
@@ -332,11 +338,11 @@ def _run_seed(stream: TaskStream, values: Values, folder: Path, run: str) -> See
     ):
         path = folder / f"seed-{seed}-{name}.state.safetensors"
         measure = partial(_measure, stream, values, name, sizes)
-        made, numbers = Chain(stream, strength).run(
+        predicted, numbers = Chain(stream, strength).run(
             measure, f"seed {seed}, {name}", tasks=settings.tasks, path=path, run=run
         )
         training[name] = numbers.pop(TRAINED)["seconds"]
-        predictions |= made
+        predictions |= predicted
         counted |= numbers
     labels = stream.dataset.test.labels[stream.drawn.test]
     about = {"training_seconds": training}
@@ -357,13 +363,13 @@ def _measure(
     counts = stream.counts(task + 1)
     for size in sizes:
         stored, mbpa, hebb = stream.under(model, task + 1, size), f"mbpa-{size}", f"hebb-{size}"
-        found = [stream.adapted(stored, pixels, values[mbpa]["lr"]) for pixels in tests]
-        predictions[mbpa] = torch.stack([_classes_of(each.mbpa()) for each in found])
+        adapted = [stream.adapted(stored, pixels, values[mbpa]["lr"]) for pixels in tests]
+        predictions[mbpa] = torch.stack([_classes_of(network.mbpa()) for network in adapted])
         predictions[hebb] = torch.stack(
-            [_classes_of(each.hebb(counts, **values[hebb])) for each in found]
+            [_classes_of(network.hebb(counts, **values[hebb])) for network in adapted]
         )
-        rose = sum(int(each.rose.sum()) for each in found)
-        numbers |= {mbpa: {"rose": rose}, hebb: {"rose": rose}}
+        loss_increased = sum(int(network.loss_increased.sum()) for network in adapted)
+        numbers |= {mbpa: {"rose": loss_increased}, hebb: {"rose": loss_increased}}
     return predictions, numbers
 
 

@@ -18,7 +18,7 @@ from torch.nn import BatchNorm2d
 from hebblm.errors import UserError
 from hebblm.io.files import atomic_path, hash_of, read_json, sha256, write_json
 from hebblm.io.installation import models_path
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.io.tensors import read_tensors, write_tensors
 from hebblm.vision.backbones import Classifier, build_classifier
 from hebblm.vision.data import ImageDataset
@@ -53,8 +53,10 @@ class Pretraining:
     def of(
         cls, dataset: ImageDataset, settings: ClassSettings, old_classes: int, seed: int
     ) -> Pretraining:
-        own = SHARED_SEED if settings.pretrainings == "shared" else seed
-        return cls(dataset, settings, split(dataset, old_classes, settings.held_out, own), own)
+        number = SHARED_SEED if settings.pretrainings == "shared" else seed
+        return cls(
+            dataset, settings, split(dataset, old_classes, settings.held_out, number), number
+        )
 
     @property
     def run(self) -> str:
@@ -79,8 +81,8 @@ class Pretraining:
     def cached(self) -> str:
         return self._name(self.run)
 
-    def _name(self, own: str) -> str:
-        return f"{self.settings.backbone}-{len(self.parts.old_classes)}-{own}"
+    def _name(self, number: str) -> str:
+        return f"{self.settings.backbone}-{len(self.parts.old_classes)}-{number}"
 
     @property
     def _asked(self) -> dict[str, Any]:
@@ -156,7 +158,7 @@ def pretrained(wanted: Pretraining, cache: Path, device: torch.device) -> Pretra
         cache / FOLDER / f"{wanted.cached}.state.safetensors",
     )
     if not folder.exists():
-        with held(folder, f"the pre-training of {wanted.settings.backbone}"):
+        with file_lock(folder, f"the pre-training of {wanted.settings.backbone}"):
             if not folder.exists():  # another process may have ended it meanwhile
                 tensors, record = _train(wanted, state, device)
                 with atomic_path(folder, directory=True) as temporary:
@@ -203,9 +205,9 @@ def _train(
     )
     training = Training(classifier, optimizer, pictures, settings)
     done, seconds = 0, 0.0
-    found = load_state(path, wanted.run, remedy="delete {path} to start anew")
-    if found is not None:
-        tensors, record = found
+    state = load_state(path, wanted.run, remedy="delete {path} to start anew")
+    if state is not None:
+        tensors, record = state
         training.load_state_dict(tensors)
         done, seconds = record["epochs"], record["seconds"]
     epochs, steps = sum(settings.epochs), len(list(batches(samples, settings.batch_size)))
@@ -230,7 +232,7 @@ def _train(
     classifier.load_state_dict(kept)  # what is said of it holds for what is kept
     held_out = wanted.parts.held_out
     old = held_out[~wanted.parts.new[wanted.dataset.train.labels[held_out]]]
-    made = classifier.head().logits(features_of(classifier, pictures, old)).argmax(1).cpu()
+    predicted = classifier.head().logits(features_of(classifier, pictures, old)).argmax(1).cpu()
     return {**kept, "mean": mean, "deviation": deviation}, {
         "run": wanted.run,
         "backbone": wanted.settings.backbone,
@@ -241,7 +243,7 @@ def _train(
         "pictures": len(samples),
         "settings": json.loads(json.dumps(asdict(settings))),
         # among all outputs
-        "held_out_top1": float((made == wanted.dataset.train.labels[old]).double().mean()),
+        "held_out_top1": float((predicted == wanted.dataset.train.labels[old]).double().mean()),
         "device": device.type,
         "seconds": seconds,
     }

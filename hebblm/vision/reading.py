@@ -20,7 +20,7 @@ from hebblm.adapt.methods.hebb import Hebb, HebbConfig
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig, Safeguards
 from hebblm.adapt.methods.memory_mixture import memory_mixture
 from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.memory import FlatMemory, RingMemory
 from hebblm.online.session import FixedHead, Losses, OnlineSession, Unit
 from hebblm.types import OutputHead
@@ -45,7 +45,7 @@ picture.
 class ImageMethod(NamedTuple):
     """A rule and the memory it reads."""
 
-    rule: Rule  # from a mini-batch to log-probabilities
+    predictor: Predictor  # from a mini-batch to log-probabilities
     # None for all training and observed pairs; a number for a memory of only the latest observed
     # pairs pairs only, 0 for none.
     capacity: int | None = None
@@ -61,7 +61,7 @@ def grids(network: Grid, settings: AdaptationSettings) -> dict[str, Grid]:
         "steps": settings.mbpa_steps,
     }
     if settings.mbpa_optimizer == "newton":
-        mbpa = {"pull": settings.mbpa_pull}
+        mbpa = {"l2_to_base": settings.mbpa_l2_to_base}
     return {
         "parametric": network,
         "mixture": {"theta": settings.mixture_theta, "gamma": settings.mixture_gamma},
@@ -86,8 +86,8 @@ def values_of(name: str, values: Values) -> dict[str, float]:
     """Everything that a method runs with, MbPA's part of Hebb included."""
     if name in ("parametric", "mixture", "mbpa", "best"):
         return dict(values[name])
-    own = values.get(name, values["hebb"])  # Hebb-N takes over Hebb's
-    return dict(own) if name == "hebb-v1" else {**values["mbpa"], **own}
+    point = values.get(name, values["hebb"])  # Hebb-N takes over Hebb's
+    return dict(point) if name == "hebb-v1" else {**values["mbpa"], **point}
 
 
 def methods_of(
@@ -104,25 +104,25 @@ def method_of(name: str, values: Values, settings: AdaptationSettings) -> ImageM
         config = MixtureConfig(theta=mixture["theta"], gamma=mixture["gamma"], scale="absolute")
         return ImageMethod(memory_mixture(Mixture, config))
     if name == "best":
-        rules = tuple(method_of(part, values, settings).rule for part in MIXED)
-        return ImageMethod(image_best(rules, values[name]))
-    own = values["mbpa"]
+        predictors = tuple(method_of(part, values, settings).predictor for part in MIXED)
+        return ImageMethod(image_best(predictors, values[name]))
+    point = values["mbpa"]
     solver: dict[str, Any] = {}
     if settings.mbpa_optimizer == "newton":
-        solver["pull"] = own["pull"]
+        solver["l2_to_base"] = point["l2_to_base"]
     else:  # with a fresh state for each query
         solver = {
             "optimizer": "rmsprop",
             "lr_units": "guarded",
-            "lr": own["rate"],
-            "steps": int(own["steps"]),
+            "lr": point["rate"],
+            "steps": int(point["steps"]),
         }
     mbpa = MbpaConfig(solver="exact", eps=settings.eps, scale="absolute", weight=1.0, **solver)
     if name == "mbpa":
         return ImageMethod(Mbpa(mbpa))
     # A value that a variant has no use for keeps its default.
     strength: dict[str, Any] = {**values.get(name, values["hebb"])}
-    hebb = HebbConfig(**strength, classes="new", scale="absolute", closeness="raw")
+    hebb = HebbConfig(**strength, classes="new", scale="absolute", kernel_weight="raw")
     if name in VARIANTS:
         return ImageMethod(Hebb(hebb, mbpa, name.removeprefix("hebb-")))
     return ImageMethod(
@@ -183,7 +183,7 @@ class Predicted:
 
     classes: Tensor  # (n,) uint8 the likeliest class of each picture
     losses: Tensor  # (n,) float32 nats of the right one
-    stabilized: int  # queries whose adaptation diverged and was run at a smaller rate
+    retried: int  # queries whose adaptation diverged and was run at a smaller rate
     gate: Mapping[str, float] | None = None  # weights that a gate had in the end, by name
 
     def score(self, labels: Tensor, new: Tensor) -> dict[str, float]:
@@ -194,12 +194,12 @@ class Predicted:
         a network that knows nothing of one side, however much it knows of the other. A side without
         pictures counts as 0.
         """
-        found = top1(self.classes, labels.cpu(), new.cpu())
-        old, fresh = found["old"] or 0.0, found["new"] or 0.0
+        accuracies = top1(self.classes, labels.cpu(), new.cpu())
+        old, fresh = accuracies["old"] or 0.0, accuracies["new"] or 0.0
         return {
             "old": old,
             "new": fresh,
-            "overall": found["overall"] or 0.0,
+            "overall": accuracies["overall"] or 0.0,
             "harmonic_mean": harmonic_mean(old, fresh),
             "loss": float(self.losses.double().mean()),
         }
@@ -224,15 +224,15 @@ class PictureSource(FixedHead):
         super().__init__(head)
         self._classes: list[Tensor] = []  # (n,) the likeliest by each predictor of a block
 
-    def losses(self, predictor: Rule, batch: EvalBatch, labels: Tensor) -> Tensor:
+    def losses(self, predictor: Predictor, batch: EvalBatch, labels: Tensor) -> Tensor:
         log_probs = predictor.log_probs(batch)  # (n, C)
         self._classes.append(log_probs.argmax(1).to(torch.uint8).cpu())
         return -log_probs.gather(1, labels[:, None]).squeeze(1)
 
     def taken(self) -> list[Tensor]:
         """Return the likeliest classes (n,) uint8 of the last mini-batch, by predictor, once."""
-        found, self._classes = self._classes, []
-        return found
+        classes, self._classes = self._classes, []
+        return classes
 
 
 @torch.no_grad()
@@ -253,24 +253,26 @@ def read(
     sessions: dict[int | None, OnlineSession[PictureSource]] = {}  # by capacity of the memory
     classes: dict[str, list[Tensor]] = {name: [] for name in methods}
     losses: dict[str, list[Tensor]] = {name: [] for name in methods}
-    stabilized = dict.fromkeys(methods, 0)
+    retried = dict.fromkeys(methods, 0)
 
-    def record(session: OnlineSession[PictureSource], unit: Unit, found: Losses) -> None:
-        for (name, nll), likeliest in zip(found.items(), session.source.taken(), strict=True):
-            rule = methods[name].rule
+    def record(session: OnlineSession[PictureSource], unit: Unit, new_losses: Losses) -> None:
+        for (name, nll), likeliest in zip(new_losses.items(), session.source.taken(), strict=True):
+            predictor = methods[name].predictor
             classes[name].append(likeliest)
             losses[name].append(nll.float().cpu())
-            stabilized[name] += int(Safeguards.of(rule, unit.batch).stabilized.sum())
+            retried[name] += int(Safeguards.of(predictor, unit.batch).retried.sum())
 
     stored = [remembered.labels]  # of all that a memory without a limit holds
     for block in blocks:
         for capacity in {method.capacity for method in methods.values()}:
             if capacity not in sessions:
-                own = {
-                    name: each.rule for name, each in methods.items() if each.capacity == capacity
+                by_name = {
+                    name: method.predictor
+                    for name, method in methods.items()
+                    if method.capacity == capacity
                 }
                 context = remembered.context(block.head, k, capacity)
-                sessions[capacity] = OnlineSession(PictureSource(block.head), [context], own)
+                sessions[capacity] = OnlineSession(PictureSource(block.head), [context], by_name)
         for capacity, session in sessions.items():
             # The network learns nothing here: its training is not part of the reading.
             session.source.head = block.head
@@ -288,12 +290,12 @@ def read(
 
     def gate(method: ImageMethod) -> Mapping[str, float] | None:
         (context,) = sessions[method.capacity].contexts
-        learned = context.shares.get(method.rule)  # type: ignore[call-overload]
+        learned = context.mixture_weights.get(method.predictor)  # type: ignore[call-overload]
         return weights_of(learned) if isinstance(learned, LearnedGate) else None
 
     return {
         name: Predicted(
-            torch.cat(classes[name]), torch.cat(losses[name]), stabilized[name], gate(method)
+            torch.cat(classes[name]), torch.cat(losses[name]), retried[name], gate(method)
         )
         for name, method in methods.items()
     }

@@ -70,9 +70,11 @@ class SeedRun:
         )
         name = re.sub(r"[^0-9a-z]+", "-", f"{self.condition}-seed-{self.seed}").removeprefix("-")
         path = folder / f"{name}.safetensors"
-        made = {f"predictions.{method}": classes for method, classes in self.predictions.items()}
+        predictions = {}
+        for method, classes in self.predictions.items():
+            predictions[f"predictions.{method}"] = classes
         header = {"experiment": experiment, **{key: str(value) for key, value in which.items()}}
-        write_tensors(path, {**self.drawn, "labels": self.labels, **made}, KIND, header)
+        write_tensors(path, {**self.drawn, "labels": self.labels, **predictions}, KIND, header)
         return {
             **which,
             "file": path.name,
@@ -156,7 +158,7 @@ def at_end(tuning: Mapping[str, Tried | None]) -> list[str]:
     A value between them that does as well says that there is none. ``tuning`` is by condition, None
     where nothing was left to choose.
     """
-    found = []
+    names = []
     for condition, tried in tuning.items():
         for method, points in (tried or {}).items():
             score = next(name for name in CHOSEN_BY if name in points[0])
@@ -168,10 +170,10 @@ def at_end(tuning: Mapping[str, Tried | None]) -> list[str]:
                 values = {point[name] for point in points}
                 at_ends = {point[name] for point in tied} <= {min(values), max(values)}
                 if len(values) > 1 and at_ends and (name, value) not in LIMITS:
-                    found.append(
+                    names.append(
                         f"{method}.{name} ({condition})" if condition else f"{method}.{name}"
                     )
-    return found
+    return names
 
 
 def best(tried: list[Point], score: str = "accuracy") -> Point:

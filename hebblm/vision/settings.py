@@ -1,20 +1,26 @@
-"""Settings of the image experiments, their three scales and the paper's values; nothing here loads
-torch.
-"""
+"""Settings of the image experiments and their three scales; nothing here loads torch."""
 
 from __future__ import annotations
 
 import dataclasses
-import re
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Self, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Self, get_args
 
 import msgspec
 
+from hebblm.adapt.settings import (
+    Count,
+    Decay,
+    Fraction,
+    NonNegative,
+    Positive,
+    changed,
+    check_types,
+)
 from hebblm.errors import UserError
 from hebblm.runtime.spelling import unknown
+from hebblm.vision.paper import PERMUTED_PAPER, paper_values
 
 Experiment = Literal[
     "permuted-mnist", "incremental", "online", "pretrain-classes", "sensitivity", "timing",
@@ -35,13 +41,8 @@ Backbone = Literal[
 ]  # fmt: skip
 BACKBONES: tuple[str, ...] = get_args(Backbone)
 
-_FINITE = sys.float_info.max
-Count = Annotated[int, msgspec.Meta(ge=1)]
 Batch = Annotated[int, msgspec.Meta(ge=2)]  # the norm of a layer needs two pictures
-Amount = Annotated[float, msgspec.Meta(ge=0, le=_FINITE)]
-Positive = Annotated[float, msgspec.Meta(gt=0, le=_FINITE)]
-Decay = Annotated[float, msgspec.Meta(ge=0, lt=1)]
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Whole = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Settings:
@@ -54,60 +55,48 @@ class Settings:
     _repeats = False  # whether a tuple may have a value twice
 
     def __post_init__(self) -> None:
-        for name, kind in get_type_hints(type(self), include_extras=True).items():
-            value = getattr(self, name)
-            try:
-                msgspec.convert(value, kind)
-            except msgspec.ValidationError as error:
+        check_types(self)
+        for field_ in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field_.name)
+            if not isinstance(value, tuple):
+                continue
+            twice = len(set(value)) < len(value)
+            if not value or (twice and not self._repeats):
                 raise UserError(
-                    f"{name} = {value!r} is out of range ({error}); choose another"
-                ) from error
-            if value == () or (
-                isinstance(value, tuple) and not self._repeats and len(set(value)) < len(value)
-            ):
-                raise UserError(f"{name} = {value} must have at least one value, each value once")
+                    f"{field_.name} = {value} must have at least one value, each value once"
+                )
 
-    def changed(self, values: Mapping[str, str]) -> Self:
+    def changed(self, values: Mapping[str, Any]) -> Self:
         """A copy with some values replaced.
 
         Args:
-            values: text by name, ``section.field`` for a field of a section; several values are
-                separated by commas.
+            values: text or value by name, ``section.field`` for a field of a section; several
+                values of a text are separated by commas.
         """
-        known = dict(_types(type(self)))
+        known = _names(self)
         # a section at once, since some values only go together
-        changes: dict[str, dict[str, Any]] = {"": {}}
-        for name, text in values.items():
+        changes: dict[str, dict[str, Any]] = {}
+        for name, value in values.items():
             if name not in known:
                 raise unknown("setting", name, known, f"known are {', '.join(known)}")
             section, _, key = name.rpartition(".")
-            changes.setdefault(section, {})[key] = _parsed(name, text, known[name])
-        whole = changes.pop("")
+            changes.setdefault(section, {})[key] = value
+        whole = changes.pop("", {})
         for section, new in changes.items():
-            whole[section] = dataclasses.replace(getattr(self, section), **new)
-        return dataclasses.replace(self, **whole)  # type: ignore[type-var]
+            whole[section] = changed(section, getattr(self, section), new)
+        return changed("", self, whole)
 
 
-def _types(settings: type) -> Iterator[tuple[str, Any]]:
-    for name, kind in get_type_hints(settings, include_extras=True).items():
-        if dataclasses.is_dataclass(kind):
-            yield from ((f"{name}.{inner}", of) for inner, of in _types(kind))  # type: ignore[arg-type]
+def _names(settings: Settings) -> list[str]:
+    """Return the names of all values, those of a section after its own."""
+    names = []
+    for field_ in dataclasses.fields(settings):  # type: ignore[arg-type]
+        value = getattr(settings, field_.name)
+        if isinstance(value, Settings):
+            names += [f"{field_.name}.{name}" for name in _names(value)]
         else:
-            yield name, kind
-
-
-def _parsed(name: str, text: str, kind: Any) -> Any:
-    if get_origin(kind) is tuple:
-        return tuple(_parsed(name, part, get_args(kind)[0]) for part in text.split(","))
-    if get_origin(kind) is Literal and text not in get_args(kind):
-        raise unknown(name, text, get_args(kind), f"choose from {', '.join(get_args(kind))}")
-    try:
-        return msgspec.convert(text, kind, strict=False)
-    except msgspec.ValidationError as error:
-        expected, limit = re.fullmatch(r"Expected `(\w+)`(?: (\W+ .+))?.*", str(error)).groups()  # type: ignore[union-attr]
-        if limit is None or not re.match("[<>]", limit):
-            raise UserError(f"{name}={text} must be a value of type {expected}") from error
-        raise UserError(f"{name} = {text} is out of range; choose {name} {limit}") from error
+            names.append(field_.name)
+    return names
 
 
 @dataclass(frozen=True)
@@ -135,12 +124,12 @@ class PermutedSettings(Settings):
     # latter, tasks in the middle of a long chain are forgotten, and EWC is no better than training
     # without it.
     ewc_anchor: Anchor = "latest"
-    ewc_lambda: tuple[Amount, ...] = (1.0, 10.0, 100.0, 1e3, 1e4)
+    ewc_lambda: tuple[NonNegative, ...] = (1.0, 10.0, 100.0, 1e3, 1e4)
     # what mbpa_lambda is in units of; relative fits networks and memories of any size
     mbpa_rate: Rate = "relative"
-    mbpa_lambda: tuple[Amount, ...] = (4.0, 8.0, 16.0, 32.0, 48.0, 64.0, 96.0, 128.0)
+    mbpa_lambda: tuple[NonNegative, ...] = (4.0, 8.0, 16.0, 32.0, 48.0, 64.0, 96.0, 128.0)
     hebb_beta: tuple[Decay, ...] = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
-    hebb_eta: tuple[Amount, ...] = (
+    hebb_eta: tuple[NonNegative, ...] = (
         0.02,
         0.2,
         1.0,
@@ -162,7 +151,8 @@ class PermutedSettings(Settings):
     def __post_init__(self) -> None:
         Settings.__post_init__(self)
         limits = [("stored", "train_samples"), ("curve_samples", "test_samples")]
-        limits += [("tune_tasks", "tasks"), ("tune_samples", "held_out")] if self.tuned else []
+        if self.tuned:
+            limits += [("tune_tasks", "tasks"), ("tune_samples", "held_out")]
         for name, limit in limits:
             value = max(self.stored) if name == "stored" else getattr(self, name)
             if value > getattr(self, limit):
@@ -202,9 +192,9 @@ class PretrainingSettings(Settings):
     schedule: Literal["steps", "onecycle"] = "steps"
     batch_size: Batch = 128
     momentum: Decay = 0.9
-    weight_decay: Amount = 5e-4  # on every parameter
+    weight_decay: NonNegative = 5e-4  # on every parameter
     # black pixels around a picture before it is cropped again
-    padding: Annotated[int, msgspec.Meta(ge=0)] = 4
+    padding: Whole = 4
     flip: bool = True  # half of the pictures are mirrored
 
     _repeats = True  # a value of one phase may be that of another
@@ -231,11 +221,11 @@ class LearningSettings(Settings):
 
     optimizer: Literal["rmsprop", "sgd"] = "rmsprop"
     momentum: Decay = 0.9  # of sgd
-    lr: tuple[Amount, ...] = (5e-5, 1e-4, 5e-4, 1e-3)  # the peak of onecycle
+    lr: tuple[NonNegative, ...] = (5e-5, 1e-4, 5e-4, 1e-3)  # the peak of onecycle
     head: tuple[Positive, ...] = (1.0,)  # rate of the head, in rates of the backbone
     # Steps in which the rate rises evenly. RMSprop's first step is ten times its rate in every
     # weight, and about a hundred steps pass until it is the rate itself.
-    warm_up: Annotated[int, msgspec.Meta(ge=0)] = 0
+    warm_up: Whole = 0
     # Rows of the new classes in the head before the first step: as pre-training left them, where
     # they never were the answer, or the mean of the old classes' rows.
     new_rows: Literal["pretrained", "mean"] = "pretrained"
@@ -268,7 +258,7 @@ class IncrementSettings(LearningSettings):
     schedule: Literal["constant", "onecycle"] = "constant"
     chosen_on: Count = 10_000  # held-out pictures on which values are chosen, after the last epoch
     tested: Count = 10_000  # test pictures that every method predicts after a reported epoch
-    curve_tested: Annotated[int, msgspec.Meta(ge=0)] = 1_000  # of them, after any other; 0 for none
+    curve_tested: Whole = 1_000  # of them, after any other; 0 for none
 
     def __post_init__(self) -> None:
         Settings.__post_init__(self)
@@ -309,7 +299,7 @@ class OnlineSettings(LearningSettings):
     batch_size: Batch = 128  # of the drawn ones
     # Intervals after which all keys are computed anew by the network as it is then; 0 for never:
     # a key stays as it was computed when its picture was predicted.
-    rebuilt: Annotated[int, msgspec.Meta(ge=0)] = 0
+    rebuilt: Whole = 0
     chosen_on: Count = 10_000  # held-out pictures of the stream on which values are chosen
     streamed: Count = 10_000  # test pictures in the stream
 
@@ -326,18 +316,27 @@ class AdaptationSettings(Settings):
 
     k: Count = 200  # neighbours a query
     eps: Positive = 1e-3  # in the closeness 1 / (eps + squared distance)
-    mixture_theta: tuple[Amount, ...] = (0.05, 0.2, 0.4, 0.6, 0.8, 1.0)
-    mixture_gamma: tuple[Share, ...] = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
+    mixture_theta: tuple[NonNegative, ...] = (0.05, 0.2, 0.4, 0.6, 0.8, 1.0)
+    mixture_gamma: tuple[Fraction, ...] = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
     # newton goes to the optimum of the neighbours' loss with a pull; rmsprop is the paper's, with a
     # fresh state for each query, whose rate is quartered until that loss does not rise.
     mbpa_optimizer: Literal["newton", "rmsprop"] = "newton"
-    mbpa_lambda: tuple[Amount, ...] = (1e-4, 1e-3, 1e-2)  # of rmsprop
+    mbpa_lambda: tuple[NonNegative, ...] = (1e-4, 1e-3, 1e-2)  # of rmsprop
     mbpa_steps: tuple[Count, ...] = (1, 5, 10)  # of rmsprop
-    mbpa_pull: tuple[Positive, ...] = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)  # of newton
+    mbpa_l2_to_base: tuple[Positive, ...] = (
+        1e-5,
+        3e-5,
+        1e-4,
+        3e-4,
+        1e-3,
+        3e-3,
+        1e-2,
+        3e-2,
+    )  # of newton
     hebb_beta: tuple[Decay, ...] = (0.4, 0.5, 0.6, 0.7, 0.8, 0.95)
-    hebb_eta: tuple[Amount, ...] = (0.05, 0.1, 0.2, 0.5, 0.7, 0.9, 1.1, 1.3, 1.5)
-    hebb_constant: tuple[Share, ...] = (0.2, 0.4, 0.6, 0.8)  # the weight in variant v3
-    best_lr: tuple[Amount, ...] = (0.05, 0.15, 0.5)  # of the gate that mixes the methods
+    hebb_eta: tuple[NonNegative, ...] = (0.05, 0.1, 0.2, 0.5, 0.7, 0.9, 1.1, 1.3, 1.5)
+    hebb_constant: tuple[Fraction, ...] = (0.2, 0.4, 0.6, 0.8)  # the weight in variant v3
+    best_lr: tuple[NonNegative, ...] = (0.05, 0.15, 0.5)  # of the gate that mixes the methods
     rings: tuple[Count, ...] = (250, 500)  # capacities of the memories of Hebb-N
 
 
@@ -348,7 +347,7 @@ class SensitivitySettings(Settings):
     """
 
     beta: tuple[Decay, ...] = (0.4, 0.5, 0.6, 0.7, 0.8)
-    eta: tuple[Amount, ...] = (0.5, 0.7, 0.9, 1.1, 1.3, 1.5)
+    eta: tuple[NonNegative, ...] = (0.5, 0.7, 0.9, 1.1, 1.3, 1.5)
 
 
 @dataclass(frozen=True)
@@ -419,7 +418,7 @@ CLASS_SCALES: dict[Scale, ClassSettings] = {
         adaptation=AdaptationSettings(
             k=20, mixture_theta=(0.1, 1.0), mixture_gamma=(0.1, 0.3), mbpa_lambda=(1e-3, 1e-2),
             mbpa_steps=(3,),
-            mbpa_pull=(1e-3, 1e-2), hebb_beta=(0.5, 0.8), hebb_eta=(0.1, 0.5, 1.5),
+            mbpa_l2_to_base=(1e-3, 1e-2), hebb_beta=(0.5, 0.8), hebb_eta=(0.1, 0.5, 1.5),
             hebb_constant=(0.3, 0.6),
             rings=(25, 50),
         ),
@@ -462,61 +461,6 @@ cores; the network for 50 classes ships, another takes 20 to 25 minutes; one cyc
 rate, because 15 epochs are too few for the paper's phases. ``paper``: its sizes, for a GPU.
 """
 
-PERMUTED_PAPER = {
-    "ewc_lambda": "1000", "mbpa_rate": "absolute", "mbpa_lambda": "0.05", "steps": "5",
-    "hebb_beta": "0.9",
-    "hebb_eta": "0.2",
-}  # fmt: skip
-"""The paper's values (its appendix, Continual Learning)."""
-_FAMILIES = {"resnet50": "ResnetV1", "densenet": "Densenet", "mobilenetv2": "MobilenetV2"}
-_ADAPTED = (
-    "mixture_theta", "mixture_gamma", "mbpa_lambda", "mbpa_steps", "hebb_beta", "hebb_eta",
-    "hebb_constant",
-)  # fmt: skip
-_CONSTANT = "0.5"  # the paper does not print variant v3's weight
-# Table "cifar_parameter": Lr, and the values of _ADAPTED but the last.
-_OPTIMA = {
-    ("increment", "ResnetV1"): ("5e-4", "1", "0.1", "1e-3", "5", "0.6", "1.5"),
-    ("increment", "Densenet"): ("1e-3", "1", "0.05", "1e-3", "10", "0.5", "0.5"),
-    ("increment", "MobilenetV2"): ("5e-4", "1", "0.05", "1e-3", "5", "0.5", "0.5"),
-    ("online", "ResnetV1"): ("1e-4", "1.0", "0.1", "1e-4", "5", "0.5", "1.5"),
-    ("online", "Densenet"): ("5e-4", "0.8", "0.1", "1e-4", "5", "0.6", "1.1"),
-    ("online", "MobilenetV2"): ("1e-4", "0.8", "0.05", "1e-4", "5", "0.5", "1.1"),
-}
-
-
-def family_of(backbone: str) -> str | None:
-    """The paper's name of the network that a backbone is, or is a narrow variant of; None for
-    others.
-    """
-    return next((name for stem, name in _FAMILIES.items() if backbone.startswith(stem)), None)
-
-
-def paper_values(backbone: str, experiment: str) -> dict[str, str]:
-    """The paper's optimum (its Table "cifar_parameter") by the names of the settings.
-
-    It has one for the incremental experiment and one for all others.
-    """
-    family = family_of(backbone)
-    if family is None:
-        raise UserError(
-            f"the paper has no hyper-parameters for backbone {backbone!r}; use --hyperparameters "
-            "tuned"
-        )
-    section = "increment" if experiment == "incremental" else "online"
-    lr, *values = _OPTIMA[section, family]
-    own = zip(_ADAPTED, (*values, _CONSTANT), strict=True)
-    fixed = {
-        "optimizer": "rmsprop", "lr": lr, "head": "1", "warm_up": "0", "new_rows": "pretrained",
-        "norms": "batch", **({"steps": "1"} if section == "online" else {"schedule": "constant"}),
-    }  # fmt: skip
-    return {
-        **{f"{section}.{name}": value for name, value in fixed.items()},
-        "adaptation.mbpa_optimizer": "rmsprop",
-        "adaptation.best_lr": "0.15",
-        **{f"adaptation.{name}": value for name, value in own},
-    }
-
 
 def settings_of(
     experiment: str, scale: Scale, backbone: str | None, changes: Mapping[str, str], *, paper: bool
@@ -524,26 +468,34 @@ def settings_of(
     """The settings of an experiment: those of a scale, with a backbone, the paper's values and own
     changes.
     """
+    given = list(changes)
     if experiment == PERMUTED_MNIST:
         if backbone is not None:
             raise UserError(
-                f"{experiment} has one network and takes no --backbone, not {backbone!r}"
+                f"{experiment} has one network and takes no `backbone`, not {backbone!r}"
             )
-        return PERMUTED_SCALES[scale].changed({**(PERMUTED_PAPER if paper else {}), **changes})
+        permuted = PERMUTED_SCALES[scale]
+        if paper:
+            return permuted.changed({**PERMUTED_PAPER, **changes})
+        return permuted.changed(changes)
+    settings = CLASS_SCALES[scale]
     backbone = changes.get("backbone", backbone)
-    settings = CLASS_SCALES[scale].changed({} if backbone is None else {"backbone": backbone})
-    fixed = paper_values(settings.backbone, experiment) if paper else {}
-    settings = settings.changed({**fixed, **changes})
+    if backbone is not None:
+        settings = settings.changed({"backbone": backbone})
+    if paper:
+        changes = {**paper_values(settings.backbone, experiment), **changes}
+    settings = settings.changed(changes)
+    _check_optimizer(settings, given)
+    return settings
+
+
+def _check_optimizer(settings: ClassSettings, names: Collection[str]) -> None:
+    """Refuse values, set by name, that MbPA's optimizer does not use."""
     optimizer = settings.adaptation.mbpa_optimizer
-    for name, other in (
-        ("mbpa_pull", "newton"),
-        ("mbpa_lambda", "rmsprop"),
-        ("mbpa_steps", "rmsprop"),
-    ):
-        if f"adaptation.{name}" in changes and other != optimizer:
+    belongs = {"mbpa_l2_to_base": "newton", "mbpa_lambda": "rmsprop", "mbpa_steps": "rmsprop"}
+    for name, other in belongs.items():
+        if f"adaptation.{name}" in names and other != optimizer:
             raise UserError(
                 f"adaptation.{name} belongs to {other}, but MbPA uses {optimizer}; leave it out, "
-                "or set "
-                f"adaptation.mbpa_optimizer={other}"
+                f"or set adaptation.mbpa_optimizer={other}"
             )
-    return settings

@@ -71,14 +71,14 @@ def increment(
     fewer = torch.zeros_like(parts.new)
     fewer[_shuffled(new, seed, "imbalance")[: len(new) // 2]] = True
     chosen = []
-    for name, own in enumerate(_by_class(dataset.train.labels[available], dataset.classes)):
-        if len(own) < samples:
+    for name, places in enumerate(_by_class(dataset.train.labels[available], dataset.classes)):
+        if len(places) < samples:
             raise UserError(
-                f"increment.samples = {samples} is more than the {len(own)} pictures of class "
+                f"increment.samples = {samples} is more than the {len(places)} pictures of class "
                 f"{name} of {dataset.name} "
                 "that are not held out; lower it"
             )
-        order = _shuffled(own, seed, f"increment of class {name}")
+        order = _shuffled(places, seed, f"increment of class {name}")
         chosen.append(available[order[: samples // ratio if fewer[name] else samples]])
     return torch.cat(chosen), fewer if ratio > 1 else torch.zeros_like(fewer)
 

@@ -147,9 +147,9 @@ def take_steps(
         else nullcontext(lambda steps: None) as progress
     ):
         for at in range(len(taken), count):
-            made, numbers = step(at)
+            predicted, numbers = step(at)
             taken.append(numbers)
-            for name, classes in made.items():
+            for name, classes in predicted.items():
                 before = predictions.get(name, classes.new_empty(0, *classes.shape))
                 predictions[name] = torch.cat([before, classes.unsqueeze(0)])
             tensors = {} if learner is None else learner.state_dict()
@@ -176,7 +176,7 @@ def load_state(
     path: Path,
     run: str,
     *,
-    remedy: str = "delete {folder} to start anew, or choose another --output-path",
+    remedy: str = "delete {folder} to start anew, or choose another `output_path`",
 ) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """Read what :func:`save_state` wrote, or return None where there is no such file.
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from hebblm.io.files import hash_of, read_json, write_json
-from hebblm.io.locks import held
-from hebblm.report.record import decode, encode
+from hebblm.io.locks import file_lock
+from hebblm.report.result.record import decode, encode
 from hebblm.runtime.ranks import current
 from hebblm.vision.pretraining import FOLDER, Pretrained, Pretraining, pretrained
 from hebblm.vision.reading import (
@@ -90,8 +90,9 @@ def as_step(predicted: Mapping[str, Predicted]) -> Step:
     """Predictions, and how many queries had to be adapted at a smaller rate, as the state of a run
     has them.
     """
-    made = {name: each.classes for name, each in predicted.items()}
-    return made, {name: {"stabilized": each.stabilized} for name, each in predicted.items()}
+    classes = {name: prediction.classes for name, prediction in predicted.items()}
+    counted = {name: {"stabilized": item.retried} for name, item in predicted.items()}
+    return classes, counted
 
 
 def left_to_choose(network: Grid, settings: ClassSettings) -> bool:
@@ -125,7 +126,7 @@ def tuned(
         run = run_of(setup, start, setup.seeds[0], scenario=name.partition("-")[0], score=OVERALL)
         path = setup.cache / FOLDER / f"tuning-{name}-{run}.json"
         if not path.exists():
-            with held(path, f"the tuning of {name}"):
+            with file_lock(path, f"the tuning of {name}"):
                 if not path.exists():  # another process may have ended it meanwhile
                     part = path.with_suffix(".part.json")
                     values, tried = _tune(
@@ -135,8 +136,8 @@ def tuned(
                         path, encode({"values": values, "tried": tried}, "tuning"), seal=True
                     )
                     part.unlink(missing_ok=True)
-    found = decode(read_json(path), "tuning")
-    return found["values"], found["tried"]
+    kept = decode(read_json(path), "tuning")
+    return kept["values"], kept["tried"]
 
 
 def _scored(
@@ -150,25 +151,25 @@ def _scored(
     """Return every method with each of its points, and its scores on held-out pictures."""
     methods = {
         f"{name}/{at}": method_of(name, {**values, name: point}, setup.settings.adaptation)
-        for name, own in name_points.items()
-        for at, point in enumerate(own)
+        for name, points in name_points.items()
+        for at, point in enumerate(points)
     }
-    made = predict(setup, snapshot, methods, f"tune, {len(methods)} points", observes=observes)
+    answers = predict(setup, snapshot, methods, f"tune, {len(methods)} points", observes=observes)
 
     def scores(name: str, at: int) -> dict[str, float]:
-        predicted, labels, new = made[f"{name}/{at}"], snapshot.labels, snapshot.remembered.new
-        found = predicted.score(labels, new)
+        predicted, labels, new = answers[f"{name}/{at}"], snapshot.labels, snapshot.remembered.new
+        accuracies = predicted.score(labels, new)
         if name == "parametric":
             begin = len(labels) // 2 if observes else 0
             late = top1(predicted.classes[begin:], labels[begin:].cpu(), new.cpu())
-            found[END] = late["overall"] or 0.0
+            accuracies[END] = late["overall"] or 0.0
         if predicted.gate is not None and not observes:
-            found |= predicted.gate
-        return found
+            accuracies |= predicted.gate
+        return accuracies
 
     return {
-        name: [{**point, **scores(name, at)} for at, point in enumerate(own)]
-        for name, own in name_points.items()
+        name: [{**point, **scores(name, at)} for at, point in enumerate(points)]
+        for name, points in name_points.items()
     }
 
 

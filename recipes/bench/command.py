@@ -15,11 +15,11 @@ import msgspec
 import torch
 from rich.console import Console
 
-from hebblm.cli.common import Main, choosing, options, parse, tell
+from hebblm.cli.common import Main, choosing, options, parse, print_line
 from hebblm.io.files import check_writable
 from hebblm.io.provenance import provenance
 from hebblm.models.device import check_device, pick_device
-from hebblm.report.render import print_table
+from hebblm.report.render.table import print_table
 from hebblm.runtime.progress import bar
 from recipes.bench.configs import (
     AdaptConfig,
@@ -112,7 +112,7 @@ def measuring(kind: str) -> Main:
         cases = import_module(chosen.module).cases
         run_bench(kind, config, cases, command=f"{PROG} {shlex.join([kind, *words])}")
         if config.json is not None:
-            tell(f"measurements in {config.json}")
+            print_line(f"measurements in {config.json}")
         return 0
 
     measure.__doc__ = chosen.description
@@ -156,7 +156,7 @@ def run_bench(
 )
 def _plot(config: PlotConfig, argv: list[str]) -> None:
     """Cost against memory size, vocabulary and steps."""
-    from hebblm.report.plots import save
+    from hebblm.report.plots.drawing import save
     from recipes.bench.plots import cost_figure
 
     save(cost_figure([BenchResult.load(path) for path in config.files]), config.output_path)

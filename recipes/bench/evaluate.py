@@ -28,14 +28,16 @@ PARTS = 10  # of the stream, each with its own cost
 def cases(config: EvalBenchConfig, rounds: Rounds) -> list[Case]:
     """Return a case a memory size, smallest first, then currency, the stream, and many streams."""
     methods = method_settings()
-    rules = {name: METHODS[name].rule(methods) for name in MEASURED}
-    unadapted = {"lstm": rules["lstm"]}
+    predictors = {name: METHODS[name].predictor(methods) for name in MEASURED}
+    unadapted = {"lstm": predictors["lstm"]}
     architecture = ARCHITECTURES[config.arch](config.vocabulary)
     source = SyntheticSource(
         architecture.embedding_dim, config.vocabulary, seed=config.seed, device=rounds.device
     )
     longest = max(config.tokens, config.currency_tokens, config.stream_tokens)
-    bench = Harness.of(source, architecture, longest, rules, config.k, methods[CacheConfig].window)
+    bench = Harness.of(
+        source, architecture, longest, predictors, config.k, methods[CacheConfig].window
+    )
     return [
         *(
             partial(_evaluation, config, bench, size, unadapted, rounds)
@@ -60,7 +62,7 @@ def _evaluation(
     timings = rounds.times(
         {
             "lstm": bench.turn(unadapted, config.tokens, config.batch),
-            "all": bench.turn(bench.rules, config.tokens, config.batch),
+            "all": bench.turn(bench.predictors, config.tokens, config.batch),
         }
     )
     times = timings["all"].times(timings["lstm"]).named("times_lstm")
@@ -75,14 +77,14 @@ def _currency(config: EvalBenchConfig, bench: Harness, rounds: Rounds) -> Row:
     """
     timings = rounds.times(
         {
-            "mini_batch": bench.turn(bench.rules, config.currency_tokens, config.batch),
-            "every_token": bench.turn(bench.rules, config.currency_tokens, 1),
+            "mini_batch": bench.turn(bench.predictors, config.currency_tokens, config.batch),
+            "every_token": bench.turn(bench.predictors, config.currency_tokens, 1),
         }
     )
     together = bench.scores.nll
     bench.rewind(config.currency_tokens)
-    singly = bench.evaluate(bench.rules, 1, read_ahead=False).nll
-    differences = [np.abs(together[name] - singly[name]) for name in bench.rules]
+    singly = bench.evaluate(bench.predictors, 1, read_ahead=False).nll
+    differences = [np.abs(together[name] - singly[name]) for name in bench.predictors]
     values = {
         **timings["every_token"].times(timings["mini_batch"]).named("times"),
         "difference_mean": float(max(found.mean() for found in differences)),
@@ -100,7 +102,7 @@ def _stream(config: EvalBenchConfig, bench: Harness, rounds: Rounds) -> Row:
     bench.rewind(config.stream_tokens)
     stamps = [(time.perf_counter(), 0)]
     bench.evaluate(
-        bench.rules,
+        bench.predictors,
         config.batch,
         progress=lambda tokens: stamps.append((time.perf_counter(), stamps[-1][1] + tokens)),
     )
@@ -128,19 +130,19 @@ def _streams(config: EvalBenchConfig, bench: Harness, unadapted: Rules, rounds: 
     The values are the milliseconds a token of each method had it run alone, at each number of
     streams.
     """
-    rules = {"lstm": unadapted, "all": bench.rules}
+    predictors = {"lstm": unadapted, "all": bench.predictors}
     timings = rounds.times(
         {
             f"{name} {streams}": bench.turn(chosen, config.stream_tokens, config.batch, streams)
             for streams in (1, *config.streams)
-            for name, chosen in rules.items()
+            for name, chosen in predictors.items()
         }
     )
-    single = {f"{name} {streams}": f"{name} 1" for streams in config.streams for name in rules}
+    single = {f"{name} {streams}": f"{name} 1" for streams in config.streams for name in predictors}
     values: dict[str, float] = {}
     for streams in (1, *config.streams):
         bench.rewind(config.stream_tokens, streams)
-        bench.evaluate(bench.rules, config.batch)
+        bench.evaluate(bench.predictors, config.batch)
         values |= {f"{name} {streams}": spent for name, spent in bench.shares().items()}
     return Row(
         "streams",

@@ -13,7 +13,7 @@ from torch import Tensor
 from awd_lstm import AWDLSTM, AWDLSTMConfig
 from hebblm.adapt.context import Context
 from hebblm.adapt.functional.normalizers import log_normalizers
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.scores import EvaluationScores
 from hebblm.evaluation.vocabulary import UnionVocabulary
@@ -26,7 +26,7 @@ from hebblm.types import OutputHead
 from recipes.bench.source import SyntheticSource
 from recipes.bench.timing import Turn, stopwatch
 
-Rules = dict[str, Rule]
+Rules = dict[str, Predictor]
 EOS = 0
 POSITION = "position"
 
@@ -76,14 +76,14 @@ class StandInBase:
 
 @dataclass(slots=True)
 class Harness:
-    """An evaluation by ``rules`` that can be run again and again from the same beginning, over at
-    most ``tokens``.
+    """An evaluation by ``predictors`` that can be run again and again from the same beginning, over
+    at most ``tokens``.
     """
 
     source: SyntheticSource
     model: AWDLSTM
     tokens: int
-    rules: Rules
+    predictors: Rules
     k: int
     window: int
     memory: AnyMemory = field(init=False)
@@ -120,12 +120,12 @@ class Harness:
         self.memory.mark_base()
         self.described = self.memory.describe()
 
-    def turn(self, rules: Rules, tokens: int, update_every: int, streams: int = 1) -> Turn:
-        """Return a turn that evaluates ``rules`` over the first tokens, from the state before the
-        stream or streams.
+    def turn(self, predictors: Rules, tokens: int, update_every: int, streams: int = 1) -> Turn:
+        """Return a turn that evaluates ``predictors`` over the first tokens, from the state before
+        the stream or streams.
         """
         return stopwatch(
-            lambda: self.evaluate(rules, update_every),
+            lambda: self.evaluate(predictors, update_every),
             tokens,
             self.source.device,
             before=lambda: self.rewind(tokens, streams),
@@ -164,7 +164,7 @@ class Harness:
 
     def evaluate(
         self,
-        rules: Rules,
+        predictors: Rules,
         update_every: int,
         *,
         read_ahead: bool = True,
@@ -174,13 +174,13 @@ class Harness:
         self.scores = evaluate(
             self._base,
             [self._context],
-            rules,
+            predictors,
             self._stream,
             UnionVocabulary(),
             Schedule(
                 update_every,
                 self._layout,
-                write=any(rule.needs.retrieval for rule in rules.values()),
+                write=any(predictor.requirements.retrieval for predictor in predictors.values()),
                 read_ahead=read_ahead,
             ),
             Hooks(progress=progress),
@@ -207,7 +207,7 @@ class Harness:
             "vocabulary": classes,
             "dim": dim,
             "k": self.k,
-            "methods": list(self.rules),
+            "methods": list(self.predictors),
             "memory": self.described,
             **more,
             "source": {

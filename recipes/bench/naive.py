@@ -31,42 +31,42 @@ def adapted_head(  # noqa: PLR0913 - the parameters of hebblm.adapt.functional
     steps: int,
     eps: float,
     optimizer: str = "sgd",
-    pull: float = 0.0,
+    l2_to_base: float = 0.0,
     relative: bool = False,
 ) -> OutputHead:
     """Return a copy of the head, fitted to one query's neighbours by automatic differentiation (Eq.
     5).
 
-    The optimizer is ``sgd`` or ``rmsprop``; ``pull`` is the rate of the pull back to the base head.
-    ``relative`` takes ``lr`` and ``pull`` in units of 1 over the largest eigenvalue of ``A^1/2 (H
-    H^T + 1) A^1/2``.
+    The optimizer is ``sgd`` or ``rmsprop``; ``l2_to_base`` is the rate of the pull back to the base
+    head. ``relative`` takes ``lr`` and ``l2_to_base`` in units of 1 over the largest eigenvalue of
+    ``A^1/2 (H H^T + 1) A^1/2``.
     """
     keys, labels, distances = entries_of(neighbors, row)
     base = [head.weight] if head.bias is None else [head.weight, head.bias]
     if len(labels) == 0:
         return head
     copies = [tensor.clone().requires_grad_() for tensor in base]
-    closeness = 1 / (eps + distances)
-    rules = {"sgd": torch.optim.SGD, "rmsprop": torch.optim.RMSprop}
-    taken = lr * pull
+    kernel_weight = 1 / (eps + distances)
+    predictors = {"sgd": torch.optim.SGD, "rmsprop": torch.optim.RMSprop}
+    taken = lr * l2_to_base
     if relative:
-        root = (closeness / len(labels)).sqrt()
+        root = (kernel_weight / len(labels)).sqrt()
         gram = keys @ keys.t() + (0.0 if head.bias is None else 1.0)
         lr = lr / float(torch.linalg.eigvalsh(root[:, None] * gram * root)[-1])
-    rule = rules[optimizer](copies, lr=lr)
+    predictor = predictors[optimizer](copies, lr=lr)
     for _ in range(steps):
-        rule.zero_grad()
+        predictor.zero_grad()
         logits = linear(keys, *copies)
         losses = cross_entropy(logits, labels, reduction="none")
-        torch.autograd.backward((closeness * losses).sum() / len(labels))
+        torch.autograd.backward((kernel_weight * losses).sum() / len(labels))
         # Without a pull nobody would form these differences, and they would flatter whatever is
         # compared.
         drift = (
             [copy.detach() - start for copy, start in zip(copies, base, strict=True)]
-            if pull
+            if l2_to_base
             else None
         )
-        rule.step()
+        predictor.step()
         if drift is not None:
             with torch.no_grad():
                 for copy, moved in zip(copies, drift, strict=True):
@@ -90,15 +90,15 @@ def hebbian_change(
     ``hebbian_classes`` (V,) marks the labels that make up N^new; None takes all.
     """
     keys, labels, distances = entries_of(neighbors, row)
-    closeness = 1 / (eps + distances)
+    kernel_weight = 1 / (eps + distances)
     weight, bias = torch.zeros_like(head.weight), torch.zeros_like(head.weight[:, 0])
     present = torch.zeros_like(bias, dtype=torch.bool)
     for label in torch.unique(labels):
         if hebbian_classes is not None and not hebbian_classes[label]:
             continue
         members = labels == label
-        weight[label] = (closeness[members, None] * keys[members]).mean(0)
-        bias[label] = closeness[members].mean()
+        weight[label] = (kernel_weight[members, None] * keys[members]).mean(0)
+        bias[label] = kernel_weight[members].mean()
         present[label] = True
     return weight, bias, present
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from hebblm.errors import UserError
-from hebblm.report.drawing import STYLE, short
+from hebblm.report.plots.drawing import STYLE, short
 from recipes.bench.record import BenchResult, Row, of_one_vocabulary
 
 Curve = Mapping[float, float]

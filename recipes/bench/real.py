@@ -1,10 +1,12 @@
 """The cost of reading with a real model: its own plain loop, the base as it is read here, and with
-``best``.
+``best``, in processor time inside the evaluation.
 """
 
 from __future__ import annotations
 
+import time
 from functools import partial
+from itertools import count
 from typing import cast
 
 import torch
@@ -33,15 +35,20 @@ def _window(config: RealConfig, context: int, rounds: Rounds) -> Row:
     text = config.text.read_text(encoding="utf-8")
     ids = torch.as_tensor(lm.vocabulary.encode(text, include=False).ids)[: config.tokens]
     spent: dict[str, float] = {}  # by what is computed, in the last round
+    seeds = count(time.time_ns() % 2**31)
 
     def evaluated(*methods: str) -> Turn:
         def turn() -> tuple[float, int]:
+            # Another seed each time, which no loss depends on: a run that was killed leaves a
+            # checkpoint, and one that went on from it would look fast.
             result = hebblm.evaluate(
-                lm, str(config.text), [*methods], max_tokens=len(ids), device=str(rounds.device)
-            )
+                lm, str(config.text), [*methods], max_tokens=len(ids), device=str(rounds.device),
+                seed=next(seeds),
+            )  # fmt: skip
             assert result.seconds is not None, "a run has just been timed"
             spent.clear()
             spent.update({f"seconds of {part.name}": part.seconds for part in result.seconds.parts})
+            spent.update({f"nats of {name}": one.nll for name, one in result.methods.items()})
             return result.seconds.total, len(ids)
 
         return turn
@@ -69,7 +76,7 @@ def _plain(lm: LanguageModel, ids: Tensor) -> float:
     total, window, carried, start = 0.0, ids[:0], None, 0
     while start < len(ids):
         if len(window) == network.context:
-            window, carried = network.begun(window[None, network.stride :])[0], None
+            window, carried = network.with_bos(window[None, network.stride :])[0], None
         part = inputs[start : start + min(CHUNK, network.context - len(window))]
         fed = part if carried is not None else torch.cat([window, part])
         out = network.model(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hebblm.report.table import Cell, Column, Table
+from hebblm.report.result.numbers import Cell
+from hebblm.report.tables.table import Column, Table
 from recipes.bench.record import BenchResult, Row
 from recipes.bench.timing import Spread
 
@@ -19,7 +20,9 @@ _COLUMNS = (
 def row_table(row: Row) -> Table:
     """Return the timings of one case; what else was found is a note."""
     values = ", ".join(f"{name} {value:.4g}" for name, value in row.values.items())
-    return Table("row", described(row), _COLUMNS, tuple(_costs(row)), (values,) if values else ())
+    return Table.of_cells(
+        "row", described(row), _COLUMNS, tuple(_costs(row)), (values,) if values else ()
+    )
 
 
 def _costs(row: Row) -> Iterator[tuple[Cell, ...]]:
@@ -82,7 +85,7 @@ def training_table(results: Sequence[BenchResult]) -> Table | None:
         "Growth: from the middle to the end of a few dozen segments, in which lengths are still "
         "met that are new.",
     )
-    return Table("training", "Speed of training", columns, rows, notes)
+    return Table.of_cells("training", "Speed of training", columns, rows, notes)
 
 
 def origin(result: BenchResult) -> str:

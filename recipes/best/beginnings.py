@@ -65,16 +65,16 @@ class Beginnings(NamedTuple):
         return F.gated_losses(self.losses, logits.log_softmax(1)).mean()
 
 
-def evidence(reader: Reader, rule: Gated, line: str) -> tuple[Tensor, Tensor]:
+def evidence(reader: Reader, predictor: Gated, line: str) -> tuple[Tensor, Tensor]:
     """Return losses under the parts (n, C) and features (n, F) of the first tokens of a line."""
     ids = list(map(int, reader.vocabulary.encode(line, include=False).ids))[:TOKENS]
     context, labels = reader.session.context, reader.session.source.readable(torch.tensor(ids))
-    with torch.no_grad(), reader.session.base.aside():
+    with torch.no_grad(), reader.session.base.preserve_state():
         states = reader.session.base.read(torch.cat([reader.session.last, labels[:-1]]))
         assert context.ngrams is not None
         before = np.stack([context.ngrams.context_after(ids[:at]) for at in range(len(ids))])
-        found = rule.evidence(EvalBatch(states, context, contexts=before), labels)
-    return found[:, : len(rule.rules)], found[:, len(rule.rules) :]
+        found = predictor.evidence(EvalBatch(states, context, contexts=before), labels)
+    return found[:, : len(predictor.predictors)], found[:, len(predictor.predictors) :]
 
 
 def beginnings(lm: LanguageModel, read: str) -> Iterable[Beginnings]:
@@ -82,13 +82,15 @@ def beginnings(lm: LanguageModel, read: str) -> Iterable[Beginnings]:
     reader = lm.reader("best")
     reader.read(CHOOSING[read]().learned, name=read)
     reader.begin()
-    rule = reader.session.predictor
-    assert isinstance(rule, Gated)
-    gate = reader.session.context.shares[rule]
+    predictor = reader.session.predictor
+    assert isinstance(predictor, Gated)
+    gate = reader.session.context.mixture_weights[predictor]
     for text, made in CHOOSING.items():
         lines = [line for line in made().asked.split("\n") if len(line.split()) >= LEAST_WORDS]
         random.Random(SEED).shuffle(lines)
-        found = [evidence(reader, rule, line) for line in lines[: OWN if text == read else OTHERS]]
+        found = [
+            evidence(reader, predictor, line) for line in lines[: OWN if text == read else OTHERS]
+        ]
         places = torch.cat([torch.arange(len(losses), dtype=torch.float64) for losses, _ in found])
         losses, features = (torch.cat(rows) for rows in zip(*found, strict=True))
         yield Beginnings(lm.name, read, text, gate, losses, features, places)

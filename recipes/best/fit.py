@@ -24,7 +24,7 @@ from hebblm.adapt import functional as F
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.block import STEP
 from hebblm.adapt.methods.base import Unadapted
-from hebblm.adapt.methods.best import FEATURES, WEIGHTS, best_rule
+from hebblm.adapt.methods.best import FEATURES, WEIGHTS, best_predictor
 from hebblm.adapt.methods.gate import Gated
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Hooks, Schedule, evaluate
@@ -47,30 +47,32 @@ MODULE = Path(__file__).parents[2] / "hebblm" / "adapt" / "methods" / "best.py"
 class Noted:
     """An observer that notes what a gate learns from."""
 
-    rule: Gated  # whose evidence it is
+    predictor: Gated  # whose evidence it is
     rows: list[Tensor] = field(default_factory=list)  # of each mini-batch, (N, C + F)
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         """Note a mini-batch."""
-        self.rows.append(self.rule.evidence(batch, targets))
+        self.rows.append(self.predictor.evidence(batch, targets))
 
 
-def evidence(rule: Gated, named: dict[str, str], tokens: int) -> Tensor:
+def evidence(predictor: Gated, named: dict[str, str], tokens: int) -> Tensor:
     """Return the evidence (T, C + F) of the first tokens of a text."""
     settings = Hyperparameters()
     config = ScenarioConfig(**named, max_tokens=tokens)  # type: ignore[arg-type]
     scenario = open_scenario(config, torch.device("cpu"), {})
     base = scenario.base(settings)
-    context = scenario.context(base, scenario.memory(settings), rule.needs.window)
-    context.learn_shares([rule])
+    context = scenario.context(base, scenario.memory(settings), predictor.requirements.window)
+    context.learn_mixture_weights([predictor])
     if scenario.config.memory_content != "test":
         scenario.count_training([context])
-    noted, rules, schedule = (
-        Noted(rule),
+    noted, predictors, schedule = (
+        Noted(predictor),
         {"lstm": Unadapted()},
         Schedule(config.update_every, read_ahead=True),
     )
-    evaluate(base, [context], rules, scenario.stream, scenario.vocabulary, schedule, Hooks([noted]))
+    evaluate(
+        base, [context], predictors, scenario.stream, scenario.vocabulary, schedule, Hooks([noted])
+    )
     return torch.cat(noted.rows)
 
 
@@ -96,11 +98,11 @@ def fitted(texts: list[Tensor], parts: int) -> Tensor:
     return weights.detach()
 
 
-def learned(rows: Tensor, weights: Tensor, rule: Gated) -> float:
+def learned(rows: Tensor, weights: Tensor, predictor: Gated) -> float:
     """Return the mean loss of a gate that starts from W (C, F) and goes on learning, nats."""
-    gate, losses, parts = F.LearnedGate(weights, rule.lr, rule.anchor), [], len(weights)
+    gate, losses, parts = F.LearnedGate(weights, predictor.lr, predictor.anchor), [], len(weights)
     for part in torch.split(rows, STEP):
-        losses.append(F.gated_losses(part[:, :parts], gate.log_shares(part[:, parts:])))
+        losses.append(F.gated_losses(part[:, :parts], gate.log_mixture_weights(part[:, parts:])))
         gate = gate.after(part.tolist())
     return float(torch.cat(losses).mean())
 
@@ -137,25 +139,25 @@ def main(arguments: list[str] | None = None) -> None:
     by = provenance(
         command_line("recipes/best/fit.py", arguments), device="cpu", seed=ScenarioConfig().seed
     )
-    rule = best_rule(Hyperparameters().methods)
-    assert isinstance(rule, Gated)
+    predictor = best_predictor(Hyperparameters().methods)
+    assert isinstance(predictor, Gated)
     more = {
         f"{path.stem} by {asked.model.name}": {"model": str(asked.model), "target": f"text:{path}"}
         for path in asked.text
     }
     texts = {}
     for name, named in {**TEXTS, **more}.items():
-        texts[name] = evidence(rule, named, asked.tokens)
+        texts[name] = evidence(predictor, named, asked.tokens)
         print(f"{name}: {len(texts[name]):,} tokens", flush=True)
-    parts = len(rule.rules)
+    parts = len(predictor.predictors)
     weights, nll = fitted(list(texts.values()), parts), {}
     for name, rows in texts.items():
         # which never saw this text
         others = fitted([other for key, other in texts.items() if key != name], parts)
-        equal = learned(rows, torch.zeros_like(weights), rule)
+        equal = learned(rows, torch.zeros_like(weights), predictor)
         nll[name] = {
-            "fitted": learned(rows, weights, rule),
-            "on the others": learned(rows, others, rule),
+            "fitted": learned(rows, weights, predictor),
+            "on the others": learned(rows, others, predictor),
             "equal": equal,
         }
         print(name, {start: round(loss, 4) for start, loss in nll[name].items()}, flush=True)

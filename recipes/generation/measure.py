@@ -24,7 +24,7 @@ from hebblm.api.language_model import LanguageModel
 from hebblm.io.files import check_writable, sha256, write_json
 from hebblm.io.provenance import command_line, provenance
 from hebblm.reader.reader import Reader
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 
 PROG = "python -m recipes.generation.measure"
 LENGTH = 20  # pieces of an answer
@@ -109,7 +109,7 @@ def measured(
                     for who, answer in answers.items()
                 }
                 rows[name].append(found)
-        say(f"{number + 1} of {prompts} prompts")
+        log(f"{number + 1} of {prompts} prompts")
     return {
         "pieces": len(ids),
         **{name: {"prompts": len(each), "measures": compared(each)} for name, each in rows.items()},

@@ -14,25 +14,25 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from hebblm.adapt.methods import register
-from hebblm.adapt.methods.best import BestConfig, best_rule
+from hebblm.adapt.methods.best import BestConfig, best_predictor
 from hebblm.adapt.methods.gate import Gated
 from hebblm.adapt.methods.hebb import HebbConfig, hebb_rule
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
 from hebblm.adapt.methods.ngram import NgramConfig
-from hebblm.adapt.methods.rule import Method, Rule
+from hebblm.adapt.methods.predictor import Method, Predictor
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
 
 
-def with_part(settings: MethodSettings, name: str, part: Rule) -> Gated:
+def with_part(settings: MethodSettings, name: str, part: Predictor) -> Gated:
     """Return ``best`` with one more part.
 
     Raises:
         UserError: ``best.parts`` has no MbPA, whose share the part would halve.
     """
-    whole, beside = best_rule(settings), Mbpa(settings[MbpaConfig])
+    whole, beside = best_predictor(settings), Mbpa(settings[MbpaConfig])
     assert isinstance(whole, Gated)
-    places = [at for at, rule in enumerate(whole.rules) if rule == beside]
+    places = [at for at, predictor in enumerate(whole.predictors) if predictor == beside]
     if not places:
         raise UserError(
             f"best.parts = {settings[BestConfig].parts!r} must hold mbpa for {name}; add it"
@@ -45,12 +45,12 @@ def with_part(settings: MethodSettings, name: str, part: Rule) -> Gated:
         whole,
         name=name,
         learned_as=f"{whole.learned_as}, {name}",
-        rules=(*whole.rules, part),
+        predictors=(*whole.predictors, part),
         weights=(*weights, halved),
     )
 
 
-def _method(name: str, label: str, part: Callable[[MethodSettings], Rule]) -> Method:
+def _method(name: str, label: str, part: Callable[[MethodSettings], Predictor]) -> Method:
     return Method(
         name,
         label,

@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 from hebblm.errors import UserError
 from hebblm.io.files import write_json
 from hebblm.report import Result
-from hebblm.report.buckets import occurrences_so_far
-from hebblm.report.gains import bootstrap_gains
-from hebblm.report.methods import BASE
-from hebblm.report.tokens import FILE_NAME, TokenLosses, check_same_run
+from hebblm.report.result.methods import BASE
+from hebblm.report.result.parts import bootstrap_gains, occurrences_so_far
+from hebblm.report.result.tokens import FILE_NAME, TokenLosses, check_same_run
 
 PROG = "python -m recipes.hebb.pairs"
 SCHEMA = "hebblm-hebb-pairs/1"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from hebblm.io.files import read_json
 from hebblm.report import Result
-from hebblm.report.buckets import part_label
-from hebblm.report.gains import Gain
-from hebblm.report.methods import BASE, name_of
-from hebblm.report.table import Cell, Column, Table
-from hebblm.report.tables import interval_text, occurrence_table
-from recipes.markdown import ROOT, body, origin_of
+from hebblm.report.result.methods import BASE, name_of
+from hebblm.report.result.numbers import Cell
+from hebblm.report.result.parts import Gain, part_label
+from hebblm.report.tables.by_part import occurrence_table
+from hebblm.report.tables.table import Column, Table
+from recipes.markdown import ROOT, body, gain_text, origin_of
 
 FOLDER = ROOT / "recipes" / "hebb"
 RESULTS = ROOT / "recipes" / "results"
@@ -34,13 +34,13 @@ ADDED = {  # a method, and what it is compared with
     "Hebb over MbPA": ("hebb", "mbpa"),
     "Mixture+Hebb over Mixture+MbPA": ("mixture+hebb", "mixture+mbpa"),
 }
-VALUES = ("mbpa.lr", "hebb.closeness", "hebb.beta", "hebb.eta")
+VALUES = ("mbpa.lr", "hebb.kernel_weight", "hebb.beta", "hebb.eta")
 
 
 def difference(result: Result, method: str, other: str, part: str = "All") -> str | None:
     """Return the gain of a method over another on a part, with its interval, None without one."""
     gain = result.gain(method, other, part)
-    return None if gain is None else interval_text(gain, mark="*")
+    return None if gain is None else gain_text(gain)
 
 
 def learns() -> str:
@@ -64,7 +64,7 @@ def learns() -> str:
                 difference(result, name, BASE, "OOV"),
             )
         )
-    return _page(Table("learns", "", columns, tuple(rows)), {"run": LEARNS})
+    return _page(Table.of_cells("learns", "", columns, tuple(rows)), {"run": LEARNS})
 
 
 def added() -> str:
@@ -77,7 +77,7 @@ def added() -> str:
     )
     losses = occurrence_table(result)
     assert losses is not None, "the text across domains has new words"
-    return f"{body(Table('added', '', columns, rows))}\n{body(losses)}"
+    return f"{body(Table.of_cells('added', '', columns, rows))}\n{body(losses)}"
 
 
 def inside() -> str:
@@ -90,15 +90,14 @@ def inside() -> str:
         *(Column(gain.part, "signed", subheader=gain.tokens) for gain in parts),
     )
     rows = tuple(
-        (_pair(title), *(interval_text(gain, "*", 4) for gain in gains))
-        for title, gains in found.items()
+        (_pair(title), *(gain_text(gain, 4) for gain in gains)) for title, gains in found.items()
     )
     by, where = document["run"], PAIRS.relative_to(ROOT).as_posix()
     made = (
         f"- [{PAIRS.stem}](../{where}), `{by['command']}`, commit `{by['commit'][:12]}`, seed "
         f"{by['seed']}"
     )
-    return "\n".join([body(Table("inside", "", columns, rows)), made, ""])
+    return "\n".join([body(Table.of_cells("inside", "", columns, rows)), made, ""])
 
 
 def _pair(title: str) -> str:
@@ -125,7 +124,7 @@ def solvers() -> str:
         for ours, theirs in zip(mbpa.frequency, hebb.frequency, strict=True):
             pair = difference(result, "hebb", "mbpa", ours.bucket)
             rows.append((title, ours.bucket, ours.tokens, ours.nll, theirs.nll, pair))
-    return _page(Table("solvers", "", columns, tuple(rows)), SOLVERS)
+    return _page(Table.of_cells("solvers", "", columns, tuple(rows)), SOLVERS)
 
 
 def values() -> str:
@@ -156,7 +155,7 @@ def values() -> str:
             f"- [{path.stem}](../{path.relative_to(ROOT).as_posix()}), `{by['command']}`, commit "
             f"`{by['commit'][:12]}`, seed {by['seed']}"
         )
-    table = body(Table("values", "", columns, tuple(rows))).replace("\\`", "`")
+    table = body(Table.of_cells("values", "", columns, tuple(rows))).replace("\\`", "`")
     return "\n".join([table, *made, ""])
 
 

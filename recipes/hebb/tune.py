@@ -1,8 +1,8 @@
 """MbPA's rate, the base's rate and Hebb's values, found on validation text: those that
 ``hebblm-tune`` does not reach.
 
-    python -m recipes.hebb.tune --intra-domain ptb --set mbpa.optimizer=sgd mbpa.steps=1 mbpa.pull=0
-    --mbpa-lr 1 2 4 8 --output-path results/hebb/tuned/ptb-1-step
+    python -m recipes.hebb.tune --intra-domain ptb --set mbpa.optimizer=sgd mbpa.steps=1
+    mbpa.l2_to_base=0 --mbpa-lr 1 2 4 8 --output-path results/hebb/tuned/ptb-1-step
 
 The steps of ``mbpa.steps`` stay as they are, as do pull and weight of Newton's steps: only rates
 are tried, then Hebb's whole grid at the best of them. Writes tuned.json, which ``hebblm-eval
@@ -28,7 +28,7 @@ from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 from hebblm.evaluation.resume import resumable
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.report.render import print_table
+from hebblm.report.render.table import print_table
 from hebblm.runtime.interrupts import GOES_ON, interrupted
 from hebblm.tuning.search import Search, write_tuned
 from hebblm.tuning.tune import tune
@@ -74,7 +74,7 @@ def grid_of(config: HebbTuneConfig, settings: Hyperparameters) -> Grid:
         base_lr=tuple(config.base_lr),
         mbpa_lr=tuple(config.mbpa_lr),
         mbpa_steps=(mbpa.steps,),
-        mbpa_pull=(mbpa.pull,),
+        mbpa_l2_to_base=(mbpa.l2_to_base,),
         mbpa_weight=(mbpa.weight,),
     )
 

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from hebblm.io.files import read_json, write_json
 from hebblm.io.provenance import provenance
-from hebblm.report.table import Column, Table
+from hebblm.report.tables.table import Column, Table
 from recipes.bench.machine import cpu_name
 from recipes.markdown import body
 
@@ -134,7 +134,7 @@ def throughput() -> str:
         f"[Measured](../recipes/scale/processes.json) by `{by['command']}`, commit "
         f"`{str(by['commit'])[:12]}`."
     )
-    return f"{body(Table('processes', '', columns, rows))}\n{origin}\n"
+    return f"{body(Table.of_cells('processes', '', columns, rows))}\n{origin}\n"
 
 
 def run(

@@ -10,13 +10,13 @@ from pathlib import Path
 from rich.console import Console
 
 from hebblm.adapt.methods import PUBLISHED, named
-from hebblm.cli.common import choosing, options, tell
+from hebblm.cli.common import choosing, options, print_line
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.io.files import write_text
 from hebblm.io.provenance import command_line
 from hebblm.report import Result
-from hebblm.report.render import print_table, to_markdown
+from hebblm.report.render.table import print_table, to_markdown
 from hebblm.runtime.interrupts import GOES_ON, interrupted
 from recipes.bench.record import BenchResult
 from recipes.study.book import contents, load_sources, write_book
@@ -132,7 +132,7 @@ def _compare(config: ReadingsConfig, argv: list[str]) -> None:
     )
     print_table(readings_table({found.label: found}), Console())
     if config.output_path is not None:
-        tell(f"readings in {config.output_path}")
+        print_line(f"readings in {config.output_path}")
 
 
 main = choosing(

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hebblm.report.buckets import ALL
-from hebblm.report.methods import BASE, name_of, ordered
-from hebblm.report.numbers import Kind, difference
-from hebblm.report.paper import SOURCE
-from hebblm.report.result import Result, ScenarioRecord
-from hebblm.report.table import Cell, Column, Table
+from hebblm.report.render.result import Result
+from hebblm.report.result.methods import BASE, name_of, ordered
+from hebblm.report.result.numbers import Cell, Kind, difference
+from hebblm.report.result.parts import ALL
+from hebblm.report.result.schema import ScenarioRecord
+from hebblm.report.tables.table import Column, Table
+from hebblm.vision.paper import SOURCE
 
 _PRINTED: dict[str, Any] = json.loads(Path(__file__).with_name("paper.json").read_text("utf-8"))
 _Losses = Mapping[str, float]
@@ -153,7 +154,7 @@ def _beside(
 ) -> Table:
     what = "Perplexity by training count" if name.endswith("frequency") else "Results"
     title = f"{what} on {result.scenario.label} next to the paper"
-    return Table(
+    return Table.of_cells(
         name, title, tuple(columns), tuple(map(tuple, rows)), (*notes, f"Paper: {SOURCE}.")
     )
 

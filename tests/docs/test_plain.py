@@ -26,7 +26,7 @@ name = "behind"
 def place() -> None:
     """Return None, ``beside`` and the place."""
     raise UserError(f"{name} stands behind {place}" if name else "it is none")
-say("beside it", beside)
+log("beside it", beside)
 add_argument("--name", help=f"an option {name} beside another")
 '''
     found = plain.program_faults({"a.py": program})
@@ -36,11 +36,22 @@ add_argument("--name", help=f"an option {name} beside another")
     ]  # fmt: skip
 
 
+def test_vague_identifiers_are_noticed_where_they_get_their_name() -> None:
+    program = "found = 1\nfor each in []:\n    pass\ndef told(own): return each.found + own\n"
+    assert sorted(plain.program_faults({"hebblm/a.py": program})) == [
+        "hebblm/a.py:1: found: name it what it is",
+        "hebblm/a.py:2: each: name it what it is",
+        "hebblm/a.py:4: own: name it what it is",
+        "hebblm/a.py:4: told: name it progress_enabled",
+    ]
+    assert plain.program_faults({"tests/a.py": program}) == []
+
+
 def test_the_library_names_arguments_and_no_options() -> None:
     program = '''"""Read with ``hebblm-eval --log-samples``, or use --k 5."""
 raise UserError(f"use {name} or --k {value}")
 run(["--quiet", "--no-deps"])
-say("run hebblm-train --corpus ptb --preset small to train it")
+log("run hebblm-train --corpus ptb --preset small to train it")
 '''
     found = plain.program_faults({"hebblm/text/a.py": program})
     assert [line.partition(": name")[0] for line in found] == [

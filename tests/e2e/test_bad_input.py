@@ -16,7 +16,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from hebblm.io.download import cache_dir
-from hebblm.io.files import SEAL, write_json
+from hebblm.io.files import CHECKSUM, write_json
 
 from .conftest import World, main_of, refused, run, tree
 
@@ -293,7 +293,7 @@ def test_a_memory_of_another_model(
     assert run(line) == 0
     (manifest,) = (cache_dir() / "memory").glob("*/manifest.json")
     document = json.loads(manifest.read_text())
-    del document[SEAL]
+    del document[CHECKSUM]
     write_json(manifest, {**document, "model_hash": "0" * 64}, seal=True)
     refused(capsys, f"{line} --output-path out", "belongs to another model", work_before=True)
     assert not (tmp_path / "out").exists()

@@ -25,8 +25,8 @@ from hebblm.evaluation.neighbors import KEPT
 from hebblm.evaluation.opening import open_scenario
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.models.update import TRANSFORMERS
-from hebblm.report.inspection import Inspection, inspect_page
-from hebblm.report.tokens import with_edges
+from hebblm.report.render.inspection import inspect_page
+from hebblm.report.result.tokens import Inspection, with_edges
 from hebblm.tuning.tune import tune as tuned
 
 from ..unit.models.architectures import random_model, tokenizer

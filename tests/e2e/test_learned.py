@@ -14,7 +14,7 @@ from hebblm.cli.eval import main
 from hebblm.errors import UserError
 from hebblm.evaluation.learned import BEFORE, questions
 from hebblm.report import Result
-from hebblm.report.document import write_report
+from hebblm.report.render.document import write_report
 from hebblm.text.dictionary import EOS
 from hebblm.text.prepared import EvaluationStream
 

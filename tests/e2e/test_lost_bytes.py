@@ -12,7 +12,7 @@ import pytest
 
 import hebblm
 from hebblm.cli.report import main as report
-from hebblm.io.files import SEAL
+from hebblm.io.files import CHECKSUM
 from hebblm.text.binarize import prepare
 from hebblm.text.corpora import Corpus, resolve
 from hebblm.text.dictionary import Dictionary
@@ -114,7 +114,7 @@ def test_ids_of_an_earlier_version_are_written_again(tmp_path: Path) -> None:
     prepare(corpus(path, "text"), normalization="raw", destdir=folder)
     stored = folder / "corpus.json"
     document = json.loads(stored.read_text())
-    del document["splits"]["train"]["lost"], document[SEAL]
+    del document["splits"]["train"]["lost"], document[CHECKSUM]
     stored.write_text(json.dumps(document))
     assert (
         prepare(corpus(path, "text"), normalization="raw", destdir=folder).split("train").lost == 1

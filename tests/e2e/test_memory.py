@@ -20,7 +20,7 @@ from hebblm.cli.memory import main
 from hebblm.cli.read import main as read
 from hebblm.errors import UserError
 from hebblm.memory import load_memory, save_memory
-from hebblm.memory.base import rooted
+from hebblm.memory.base import signed_sqrt
 from hebblm.memory.ngram_rows import NGramRows, contexts_of
 from hebblm.memory.ngrams import NGrams
 from hebblm.memory.persistence import read_about, read_ngrams
@@ -97,7 +97,7 @@ def test_a_model_of_transformers_remembers(place: Path) -> None:
     assert torch.equal(labels, torch.tensor(lm.vocabulary.encode(text, include=False).ids))
     base = lm.model.base()
     inputs = torch.cat([torch.tensor([lm.vocabulary.start]), labels[:-1]])
-    torch.testing.assert_close(keys[:20], rooted(base.read(inputs[:20])), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(keys[:20], signed_sqrt(base.read(inputs[:20])), rtol=1e-3, atol=1e-4)
 
 
 def test_what_was_remembered_is_expected_and_stays_as_it_is_when_only_read(
@@ -455,8 +455,8 @@ def test_a_second_writer_is_refused_and_a_killed_one_holds_nobody_up(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from hebblm.io.locks import held\n"
-        "with held(Path('known'), 'this memory'): print('held', flush=True); time.sleep(100)"
+        "import sys, time; from pathlib import Path; from hebblm.io.locks import file_lock\n"
+        "with file_lock(Path('known'), 'this memory'): print('held', flush=True); time.sleep(100)"
     )
     writer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert writer.stdout is not None

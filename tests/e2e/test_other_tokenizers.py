@@ -15,7 +15,7 @@ import pytest
 
 import hebblm
 from hebblm.cli.eval import main as evaluate
-from hebblm.report.document import write_report
+from hebblm.report.render.document import write_report
 
 from ..support.pieces import KINDS, tokenizer_of
 from ..unit.models.architectures import random_model

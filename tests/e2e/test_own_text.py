@@ -20,7 +20,7 @@ from hebblm.cli.preprocess import main as preprocess
 from hebblm.cli.report import main as report
 from hebblm.cli.train import main as train
 from hebblm.cli.tune import main as tune
-from hebblm.report.numbers import perplexity
+from hebblm.report.result.numbers import perplexity
 from recipes.study.command import main as study
 from recipes.study.readings.record import Readings
 
@@ -258,7 +258,7 @@ def test_tuned_values_serve_an_evaluation(
         ours = {m: read(tmp_path / name)["methods"][m]["hyperparameters"] for m in OUR_METHODS}
         assert ours["mbpa-absolute"]["mbpa_absolute"]["lr"] == tuned["values"]["mbpa_absolute.lr"]
         assert ours["dynamic+best"]["dynamic"]["lr"] == tuned["values"]["dynamic.lr"]
-        assert ours["best"]["mbpa"]["pull"] == tuned["values"]["mbpa.pull"]
+        assert ours["best"]["mbpa"]["l2_to_base"] == tuned["values"]["mbpa.l2_to_base"]
     assert losses(tmp_path / "config") == losses(tmp_path / "hyperparameters")
 
 
@@ -386,7 +386,7 @@ def test_the_command_that_tuning_prints_works_as_it_stands(
     document = json.loads((tmp_path / "tuned" / "tuned.json").read_text())
     assert set(document["nll"]) == {"lstm", "mixture", "mbpa", "mixture+mbpa"}
     cells = next(line.split() for line in said.out.splitlines() if line.split()[:1] == ["MbPA"])
-    default = {"mbpa.pull": MbpaConfig().pull, "mbpa.weight": MbpaConfig().weight}
+    default = {"mbpa.l2_to_base": MbpaConfig().l2_to_base, "mbpa.weight": MbpaConfig().weight}
     usual = next(p["nll"] for p in document["tried"]["mbpa"] if default.items() <= p.items())
     assert float(cells[2]) == pytest.approx(usual, abs=1e-4), (
         "what the default values cost stands beside the best"

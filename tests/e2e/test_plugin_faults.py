@@ -15,11 +15,11 @@ from .conftest import World, refused, run
 PLUGIN = """
 import torch
 import hebblm
-from hebblm.adapt.methods.rule import Needs
+from hebblm.adapt.methods.predictor import Requirements
 
 class Own:
     name = "own"
-    needs = Needs({needs})
+    requirements = Requirements({requirements})
 
     def log_probs(self, batch):
         base = batch.log_probs
@@ -70,8 +70,8 @@ FAULTS = {  # what log_probs returns, score, the message
 
 
 def written(path: Path, log_probs: str, score: str) -> Path:
-    needs = "window=9" if "window" in log_probs else ""
-    path.write_text(PLUGIN.format(needs=needs, log_probs=log_probs, score=score))
+    requirements = "window=9" if "window" in log_probs else ""
+    path.write_text(PLUGIN.format(requirements=requirements, log_probs=log_probs, score=score))
     return path
 
 
@@ -104,9 +104,11 @@ def test_a_method_that_keeps_its_promises_passes_and_is_asked_no_more_than_twice
 ) -> None:
     methods.load_plugin(written(tmp_path / "own.py", "return (base / 2).log_softmax(1)", GATHERED))
     checked: list[str] = []
-    check = contract.check_rule
+    check = contract.check_predictor
     monkeypatch.setattr(
-        contract, "check_rule", lambda method, *rest: (checked.append(method), check(method, *rest))
+        contract,
+        "check_predictor",
+        lambda method, *rest: (checked.append(method), check(method, *rest)),
     )
     line = (
         f"eval --checkpoint {world.model} --target {world.other_prepared} --max-tokens 900 "

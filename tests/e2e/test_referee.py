@@ -19,8 +19,8 @@ import hebblm
 from hebblm.adapt import contract
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.methods import METHODS, named
-from hebblm.adapt.methods.rule import Needs
-from hebblm.report.methods import name_of
+from hebblm.adapt.methods.predictor import Requirements
+from hebblm.report.result.methods import name_of
 from recipes.referee import Known, Verdict, decode, encode, examine, main, opened
 
 from .conftest import World, one_thread
@@ -33,7 +33,7 @@ class Honest:
     """The base, as a method of one's own; what cheats derives from it."""
 
     name = "mine"
-    needs = Needs()
+    requirements = Requirements()
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         return batch.log_probs
@@ -149,7 +149,9 @@ def test_a_text_is_decoded_in_another_process(
     [
         (40, ["best"]),
         pytest.param(
-            80, [name for name in named("all") if not METHODS[name].moving], marks=pytest.mark.slow
+            80,
+            [name for name in named("all") if not METHODS[name].uses_dynamic_base],
+            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -275,6 +275,6 @@ if __name__ == "__main__":
                 name,
                 "segment" if int(number) else "",
                 int(number),
-                TrainingRanks.here(),
+                TrainingRanks.current(),
             )
         torch.distributed.destroy_process_group()

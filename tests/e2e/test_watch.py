@@ -63,7 +63,7 @@ def looking(folder: str = "notes") -> tuple[hebblm.Reader, Watch]:
     return reader, Watch(reader, Path(folder), Path("known"), None, print)
 
 
-def held(reader: hebblm.Reader) -> list[str]:
+def file_lock(reader: hebblm.Reader) -> list[str]:
     names = [document.name for document in reader.documents()]
     assert [name for name, _ in read_by("known")] == names
     return names
@@ -193,7 +193,7 @@ def test_files_that_are_deleted_or_emptied_are_forgotten(
     Path("notes", "a.txt").unlink()
     Path("notes", "b.txt").write_text(" \n")
     watch_folder._read_changed()
-    assert held(reader) == ["notes/c.txt", "notes/d.txt"]
+    assert file_lock(reader) == ["notes/c.txt", "notes/d.txt"]
     told = capsys.readouterr().out
     assert "notes/a.txt: forgotten\n" in told
     assert "notes/b.txt: forgotten\n" in told
@@ -208,10 +208,10 @@ def test_files_that_are_deleted_or_emptied_are_forgotten(
     watch_folder._read_changed()
     Path("notes", "d.txt").unlink()
     watch_folder._read_changed()
-    assert held(reader) == [], "the folder is the same, so its last file is deleted"
+    assert file_lock(reader) == [], "the folder is the same, so its last file is deleted"
     write("d.txt")
     watch_folder._read_changed()
-    assert held(reader) == ["notes/d.txt"]
+    assert file_lock(reader) == ["notes/d.txt"]
 
 
 def test_a_folder_that_is_unmounted_or_cannot_be_read_is_no_deletion(
@@ -222,7 +222,7 @@ def test_a_folder_that_is_unmounted_or_cannot_be_read_is_no_deletion(
     write("a.txt", "disk/b.txt", "disk/c.txt")
     reader, watch_folder = looking()
     watch_folder._read_changed()
-    names = held(reader)
+    names = file_lock(reader)
     assert len(names) == 3
 
     shutil.move("notes/disk", "mounted")
@@ -231,7 +231,7 @@ def test_a_folder_that_is_unmounted_or_cannot_be_read_is_no_deletion(
     (disk / "stray.txt").write_text("Call it .\n")
     watch_folder._read_changed()
     watch_folder._read_changed()
-    assert held(reader) == [*names, "notes/disk/stray.txt"]
+    assert file_lock(reader) == [*names, "notes/disk/stray.txt"]
     said = capsys.readouterr().err
     assert (
         said.count(
@@ -243,7 +243,7 @@ def test_a_folder_that_is_unmounted_or_cannot_be_read_is_no_deletion(
     shutil.move("mounted", "notes/disk")
     watch_folder._read_changed()
     names.append("notes/disk/stray.txt")
-    assert held(reader) == names, "the disk is back, and hides the stray file"
+    assert file_lock(reader) == names, "the disk is back, and hides the stray file"
 
     (disk / "b.txt").unlink()
     listed = Path.iterdir
@@ -256,25 +256,25 @@ def test_a_folder_that_is_unmounted_or_cannot_be_read_is_no_deletion(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "iterdir", unreadable)
         watch_folder._read_changed()
-    assert held(reader) == names
+    assert file_lock(reader) == names
     watch_folder._read_changed()
     names.remove("notes/disk/b.txt")
-    assert held(reader) == names
+    assert file_lock(reader) == names
 
     shutil.move("notes", "elsewhere")
     watch_folder._read_changed()
     Path("notes").mkdir()
     watch_folder._read_changed()
-    assert held(reader) == names
+    assert file_lock(reader) == names
     assert watch(monkeypatch) == 0, (
         "at the start nobody knows whether an empty folder was always the same"
     )
-    assert held(reader) == names
+    assert file_lock(reader) == names
     Path("notes").rmdir()
     shutil.move("elsewhere", "notes")
     shutil.rmtree(disk)
     watch_folder._read_changed()
-    assert held(reader) == ["notes/a.txt"], "a folder that is deleted takes its files with it"
+    assert file_lock(reader) == ["notes/a.txt"], "a folder that is deleted takes its files with it"
 
 
 def test_a_renamed_file_is_held_once_and_not_read_again(
@@ -289,7 +289,7 @@ def test_a_renamed_file_is_held_once_and_not_read_again(
         patch.setattr(reader, "read_pieces", None)
         patch.setattr(reader, "forget", None)
         watch_folder._read_changed()
-    assert held(reader) == ["notes/sub/z.txt", "notes/b.txt", "notes/c.txt"]
+    assert file_lock(reader) == ["notes/sub/z.txt", "notes/b.txt", "notes/c.txt"]
     assert capsys.readouterr().out.endswith("notes/a.txt is notes/sub/z.txt now\n")
     Path("notes", "b.txt").rename("notes/y.txt")  # while nobody looks, and another changes
     write("c.txt", word="wug")

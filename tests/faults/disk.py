@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hebblm.errors import UserError
-from hebblm.report.inspection import Inspection
+from hebblm.report.result.tokens import Inspection
 
 from .sandbox import FOREVER, WRITERS, Case, Clock, Group, Writer, make_world, run, tree
 

@@ -26,8 +26,7 @@ from hebblm.memory import DiskMemory, FlatMemory, load_memory, save_memory
 from hebblm.memory.persistence import read_about
 from hebblm.models.catalog import checkpoint_dictionary
 from hebblm.report import Result, TokenLosses
-from hebblm.report.inspection import load_neighbors
-from hebblm.report.tokens import FILES
+from hebblm.report.result.tokens import FILES, load_neighbors
 from hebblm.text import prepare
 from hebblm.text.corpora import text_corpus
 from hebblm.text.dictionary import Dictionary

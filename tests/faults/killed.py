@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from hebblm.report import plots
+from hebblm.report.plots import drawing
 
 from ..support.pictures import blank
 from .sandbox import FOREVER, Case, Clock, Group, words
@@ -36,10 +36,10 @@ GOES_ON = ("continues after", "goes on from", "goes on in", "going on from")
 SLOW = (
     "hebblm.reader.corpora", "hebblm.evaluation.opening", "hebblm.evaluation.run",
     "hebblm.api.language_model",
-    "hebblm.models.training", "hebblm.report.document", "hebblm.tuning.tune",
+    "hebblm.models.training", "hebblm.report.render.document", "hebblm.tuning.tune",
     "matplotlib.pyplot", "sacremoses", "torch._dynamo",
 )  # fmt: skip
-SLOW_OF_PICTURES = ("hebblm.vision.document", "hebblm.vision.experiments", "sklearn.datasets")
+SLOW_OF_PICTURES = ("hebblm.vision.report", "hebblm.vision.experiments", "sklearn.datasets")
 """Modules that are loaded before a process is forked: a kill could hurt nothing while they load."""
 OFTEN = (
     ("hebblm.evaluation.checkpoint", "EVERY", 0.0),
@@ -291,7 +291,7 @@ def _run(job: Job, root: Path) -> None:
 GROUP = Group("Two at once", two_at_once)
 
 if __name__ == "__main__":
-    plots.render = blank  # pictures are not compared
+    drawing.render = blank  # pictures are not compared
     scratch, first, end, *names = sys.argv[1:]
     figures = {
         name: campaign(name, Path(scratch) / name.replace(" ", "-"), int(end), first=int(first))

@@ -76,13 +76,13 @@ def problem(seed: int) -> Problem:
         "mbpa.lr": between(1e-6, 1e6),
         "mbpa.steps": draw.choice((1, 3, 15)),
         "mbpa.eps": between(1e-12, 10),
-        "mbpa.pull": between(1e-6, 1e3),
+        "mbpa.l2_to_base": between(1e-6, 1e3),
         "mbpa.scale": draw.choice(("relative", "absolute")),
-        "mbpa.closeness": draw.choice(("raw", "sum", "max")),
+        "mbpa.kernel_weight": draw.choice(("raw", "sum", "max")),
         "mbpa_absolute.lr": between(1e-6, 1e6),
         "mbpa_absolute.eps": between(1e-12, 10),
         "hebb.eta": between(1e-6, 1e6),
-        "hebb.closeness": draw.choice(("raw", "sum", "max")),
+        "hebb.kernel_weight": draw.choice(("raw", "sum", "max")),
         "hebb.scale": draw.choice(("relative", "absolute")),
         "hebb.gate": draw.choice(("gated", "literal")),
         "mixture.theta": between(1e-6, 1e6),
@@ -106,7 +106,7 @@ def trial(asked: Problem) -> str:
     """Return "finite", "refused", or what was wrong."""
     try:
         settings = Hyperparameters().changed(asked.settings).methods
-        rule = METHODS[asked.method].rule(settings)
+        rule = METHODS[asked.method].predictor(settings)
         dtype = asked.head_dtype
         states = toy.randn(asked.seed, 90, WIDTH, dtype=torch.float64)
         states = (states * (asked.norm / states.norm(dim=1, keepdim=True))).to(dtype)
@@ -122,7 +122,7 @@ def trial(asked: Problem) -> str:
             head, FlatMemory(WIDTH, dtype=asked.key_dtype), k=7,
             train_counts=torch.arange(CLASSES).masked_fill(new, 0), new_classes=new, window=13,
         )  # fmt: skip
-        context.learn_shares([rule])
+        context.learn_mixture_weights([rule])
         places = torch.arange(asked.entries)
         keys = states[places % 3] if asked.duplicates else states[places]
         labels = torch.randint(
@@ -278,7 +278,7 @@ def soak(
     stream = toy.stream_of(toy.tokens(0, total))
     context = toy.context_of(base, memory, stream, k=K)
     context.fixed = not moving
-    rules = {name: METHODS[name].rule(toy.LEARNED) for name in names}
+    rules = {name: METHODS[name].predictor(toy.LEARNED) for name in names}
     watch, case = Watch(total), Case()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -309,7 +309,8 @@ def soak_cases(
 ) -> Iterator[tuple[str, Case]]:
     """Read with each kind of memory, by all methods that it serves."""
     still, moved = (
-        [name for name, m in METHODS.items() if m.moving == moving] for moving in (False, True)
+        [name for name, m in METHODS.items() if m.uses_dynamic_base == moving]
+        for moving in (False, True)
     )
     kinds = (
         ("the latest 10,000 entries", still, MemoryConfig(capacity=10_000), False),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hebblm.io.files import read_json, write_json, write_text
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.io.provenance import commit, versions
 
 from . import disk, killed, numbers, options, texts, variants
@@ -189,7 +189,7 @@ def _measure(group: str, asked: argparse.Namespace, scratch: Path) -> None:
     for name in parts.get(
         group, lambda record: try_all(record, scratch, group, Clock(asked.minutes))
     )(own):
-        with held(RECORD, "the figures"):  # several groups and commands may be tried at once
+        with file_lock(RECORD, "the figures"):  # several groups and commands may be tried at once
             record = _record()
             for section, found in own.items():
                 record[section] |= found

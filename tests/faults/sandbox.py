@@ -26,7 +26,7 @@ MOST_TOLD = 20  # defects of a case that are kept
 PATIENCE = 300  # seconds for a command
 LOADED = (
     "hebblm.evaluation.run", "hebblm.models.training", "hebblm.tuning.tune",
-    "hebblm.report.inspection",
+    "hebblm.report.render.inspection",
     "hebblm.reader.reader", "hebblm.reader.corpora", "hebblm.api.language_model",
     "hebblm.vision.experiments",
     "sklearn.datasets",

@@ -20,13 +20,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hebblm.report import Result, write_comparison, write_report
-from hebblm.report.inspection import Inspection, inspect_page
+from hebblm.report.render.inspection import inspect_page
+from hebblm.report.result.tokens import Inspection
 from hebblm.text.prepared import load_prepared
-from hebblm.vision.document import write_report as write_vision
+from hebblm.vision.report import write_report as write_vision
 
 from ..unit.report.samples import sample_result, sample_tokens
 from ..unit.report.test_tokens import write_parquet
-from ..unit.vision.test_document import document
+from ..unit.vision.test_report import document
 from .sandbox import FOREVER, Case, Clock, Group, Writer, make_world, run
 
 BOUND = 1_536 << 10  # KiB of resident memory

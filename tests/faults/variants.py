@@ -87,7 +87,11 @@ def losses() -> dict[str, float]:
     for moving in (False, True):
         base = toy.base_of(toy.tiny_model(), lr=1e-3 if moving else 0.0)
         context = toy.context_of(base, FlatMemory(toy.DIM), stream)
-        rules = {name: m.rule(SETTINGS) for name, m in METHODS.items() if m.moving == moving}
+        rules = {
+            name: m.predictor(SETTINGS)
+            for name, m in METHODS.items()
+            if m.uses_dynamic_base == moving
+        }
         scores = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(20))
         found |= {name: float(nll.mean()) for name, nll in scores.nll.items()}
     return {**found, "seconds": time.process_time() - started}

@@ -52,7 +52,9 @@ def scores(
     """Return the losses (T,) by method, read behind entries of another text; ranks share these and
     the streams.
     """
-    rules = {name: METHODS[name].rule(toy.exact(SETTINGS[settings])) for name in STATIC_METHODS}
+    predictors = {
+        name: METHODS[name].predictor(toy.exact(SETTINGS[settings])) for name in STATIC_METHODS
+    }
     stream, mine = text(), layout.part(ranks.rank, ranks.size)
     base = AwdBase(toy.tiny_model().double(), rows=toy.NOVEL, init="uniform", streams=mine.streams)
     keys, labels = (
@@ -80,12 +82,12 @@ def scores(
             new_classes=torch.arange(toy.WORDS) >= toy.SOURCE,
             window=17,
             fixed=True,
-            streams=mine.beside,
+            streams=mine.streams_a_context,
         )
-        for _ in range(mine.streams // mine.beside)
+        for _ in range(mine.streams // mine.streams_a_context)
     ]
     found = evaluate(
-        base, contexts, rules, stream, UnionVocabulary(),
+        base, contexts, predictors, stream, UnionVocabulary(),
         Schedule(every, layout=layout, read_ahead=True, ranks=ranks),
     )  # fmt: skip
     return found.nll

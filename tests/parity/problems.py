@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from hebblm.adapt.functional import closeness
+from hebblm.adapt.functional import kernel_weight
 from hebblm.adapt.solvers.problem import Problem, key_products
 from hebblm.types import Neighbors, OutputHead
 
@@ -84,7 +84,7 @@ def language_like(
 def as_problem(
     hidden: torch.Tensor, neighbors: Neighbors, head: OutputHead, eps: float = 1e-3
 ) -> Problem:
-    weights = closeness(neighbors.distances, neighbors.mask, eps=eps)
+    weights = kernel_weight(neighbors.distances, neighbors.mask, eps=eps)
     return Problem(
         head,
         hidden,

@@ -16,7 +16,13 @@ from hebblm.adapt import functional as F
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
-from hebblm.adapt.methods.best import COMPONENTS, FEATURES, BestConfig, best_rule, gate_features
+from hebblm.adapt.methods.best import (
+    COMPONENTS,
+    FEATURES,
+    BestConfig,
+    best_predictor,
+    gate_features,
+)
 from hebblm.adapt.methods.gate import Gated
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
@@ -104,9 +110,9 @@ def reference(
         for row in evidence[start : start + EVERY]:
             given, z = np.exp(-row[:parts]), row[parts:]
             x = np.concatenate([z, 0 * z])  # nothing was read before this text
-            shares = np.exp(weights @ x)
-            shares /= shares.sum()
-            mixed = shares @ given
+            mixture_weights = np.exp(weights @ x)
+            mixture_weights /= mixture_weights.sum()
+            mixed = mixture_weights @ given
             trust = 1.0
             if anchor is not None and rate:
                 trust = 1 / (1 + math.exp(-odds))
@@ -114,7 +120,7 @@ def reference(
             found.append(
                 -math.log(trust * mixed + (1 - trust) * (0 if anchor is None else given[anchor]))
             )
-            change = np.outer(shares * given / mixed - shares, x)
+            change = np.outer(mixture_weights * given / mixed - mixture_weights, x)
             step += change
             squares += change**2
         weights += rate * step / np.sqrt(1 + squares)
@@ -125,29 +131,29 @@ def reference(
 class Noted:
     """Notes what the gate learns from; see ``Observer``."""
 
-    def __init__(self, rule: Gated) -> None:
-        self.rule = rule
+    def __init__(self, predictor: Gated) -> None:
+        self.predictor = predictor
         self.rows: list[Tensor] = []
 
     def watch(self, batch, targets: Tensor) -> None:  # type: ignore[no-untyped-def]
-        self.rows.append(self.rule.evidence(batch, targets))
+        self.rows.append(self.predictor.evidence(batch, targets))
 
 
 @pytest.mark.parametrize("ahead", [True, False], ids=["blocks", "intervals"])
 @pytest.mark.parametrize("parts", [",".join(COMPONENTS), "base,short,mbpa", "mbpa"])
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 def test_losses_are_those_of_the_formula(rate: float, parts: str, ahead: bool) -> None:
-    rule = best_rule(settings_of(lr=rate, parts=parts))
-    assert isinstance(rule, Gated)
+    predictor = best_predictor(settings_of(lr=rate, parts=parts))
+    assert isinstance(predictor, Gated)
     stream = toy.stream_of(np.concatenate([toy.tokens(1, 40), toy.tokens(1, 40)]))
     base = toy.base_of(toy.tiny_model().double())
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
-    noted = Noted(rule)
+    noted = Noted(predictor)
     found = evaluate(
-        base, [context], {"best": rule}, stream, UnionVocabulary(),
+        base, [context], {"best": predictor}, stream, UnionVocabulary(),
         Schedule(EVERY, read_ahead=ahead), Hooks([noted]),
     ).nll["best"]  # fmt: skip
-    weights, anchor = np.array(rule.weights), 0 if parts.startswith("base") else None
+    weights, anchor = np.array(predictor.weights), 0 if parts.startswith("base") else None
     expected = reference(torch.cat(noted.rows).numpy(), weights, rate, anchor)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
     if rate and "," in parts:
@@ -166,27 +172,32 @@ def test_a_label_that_no_component_gives_anything_is_infinite_and_teaches_nothin
     assert nothing.as_floats == replace(gate, place=gate.place + 2).as_floats
     told = [1.0, math.inf, 1.0, 0.3]
     assert torch.equal(gate.after([impossible, told]).weights, gate.after([told]).weights)
-    shares = F.log_softmax_shares(
+    mixture_weights = F.log_softmax_weights(
         gate.placed(torch.tensor([[1.0, 0.3]]).double()), gate.weights[None]
     )
-    assert F.gated_losses(torch.tensor([[math.inf, math.inf]]).double(), shares).item() == math.inf
+    assert (
+        F.gated_losses(torch.tensor([[math.inf, math.inf]]).double(), mixture_weights).item()
+        == math.inf
+    )
     assert gate.after([told] * 50).weights[0, 0] > gate.weights[0, 0]
 
 
 def test_another_text_begins_with_half_of_the_weights_and_the_odds_of_earlier_beginnings() -> None:
     first = torch.tensor([[1.0, 2.0, 0.3, 0.1], [0.5, -1.0, 0.2, 0.4]], dtype=torch.float64)
-    gate = F.LearnedGate(first, 0.5, 0).begun
+    gate = F.LearnedGate(first, 0.5, 0).at_text_start
     assert (gate.odds, gate.place, gate.squares) == (0, 0, None)
     rows = [[1.5, 1.0, 1.0, 0.3]] * 5
     read = gate.after(rows).after(rows)
     expected, place = 0.0, 0
     for step in (gate, gate.after(rows)):  # what gate and anchor gave the first ten tokens
         x = np.array([1.0, 0.3, *(np.array([1.0, 0.3]) * math.exp(-place / F.FADING))])
-        shares = np.exp(step.weights.numpy() @ x)
-        expected += 5 * (1.5 + math.log(shares / shares.sum() @ np.exp([-1.5, -1.0])))
+        mixture_weights = np.exp(step.weights.numpy() @ x)
+        expected += 5 * (
+            1.5 + math.log(mixture_weights / mixture_weights.sum() @ np.exp([-1.5, -1.0]))
+        )
         place += 5
     assert read.gain == pytest.approx(expected, rel=1e-12)
-    begun, helped = read.begun, 1 / (1 + math.exp(-expected))
+    begun, helped = read.at_text_start, 1 / (1 + math.exp(-expected))
     assert begun.odds == pytest.approx(math.log((8 + helped) / (8 + 1 - helped)), rel=1e-12)
     assert torch.equal(begun.weights, torch.cat([read.weights[:, :2], first[:, 2:]], 1))
     assert read.squares is not None
@@ -196,14 +207,14 @@ def test_another_text_begins_with_half_of_the_weights_and_the_odds_of_earlier_be
     )
     assert (begun.place, begun.gain, read.place) == (0, 0, 10)
     assert begun.from_floats(read.as_floats).as_floats == read.as_floats
-    assert begun.from_floats(read.as_floats).begun.as_floats == begun.as_floats
+    assert begun.from_floats(read.as_floats).at_text_start.as_floats == begun.as_floats
 
 
 def test_only_the_first_tokens_tell_of_a_beginning_and_texts_add_up() -> None:
     gate = (
         F.LearnedGate(torch.zeros(2, 2, dtype=torch.float64), 0.1, 0)
         .after([[1.0, 5.0, 1.0]] * 10)
-        .begun
+        .at_text_start
     )
     assert gate.odds == 0, "the first text of all does not count"
     for _ in range(5):
@@ -211,7 +222,7 @@ def test_only_the_first_tokens_tell_of_a_beginning_and_texts_add_up() -> None:
     assert gate.gain == gate.after([[1.0, 9.0, 1.0]] * 10).gain
     odds = []
     for _ in range(3):
-        gate = gate.begun
+        gate = gate.at_text_start
         odds.append(gate.odds)
         gate = gate.after([[5.0, 1.0, 1.0]] * 10)
     assert odds == pytest.approx([math.log((8 + n) / 8) for n in (1, 2, 3)], abs=1e-3)
@@ -220,14 +231,14 @@ def test_only_the_first_tokens_tell_of_a_beginning_and_texts_add_up() -> None:
 def test_what_was_learned_is_kept_and_recalled() -> None:
     settings = settings_of(lr=0.2)
     contexts = [context_of(0), context_of(0)]
-    adapters = [adapter_of(context, METHODS["best"].rule(settings)) for context in contexts]
+    adapters = [adapter_of(context, METHODS["best"].predictor(settings)) for context in contexts]
     hidden, labels = randn(5, 20, DIM, dtype=torch.float64), torch.arange(20) % 5
-    untouched = contexts[0].known_shares
+    untouched = contexts[0].saved_mixture_weights
     adapters[0].update(hidden, labels)
-    assert contexts[0].known_shares != untouched
+    assert contexts[0].saved_mixture_weights != untouched
     toy.observe(contexts[1], hidden, labels)
-    contexts[1].recall_shares(contexts[0].known_shares)
-    assert contexts[1].known_shares == contexts[0].known_shares
+    contexts[1].load_mixture_weights(contexts[0].saved_mixture_weights)
+    assert contexts[1].saved_mixture_weights == contexts[0].saved_mixture_weights
     assert torch.equal(adapters[0].predict(hidden), adapters[1].predict(hidden))
 
 

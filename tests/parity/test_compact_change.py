@@ -52,7 +52,7 @@ def some_change(size: float) -> F.CompactChange:
         part = problem.rows(rows)
         if len(rows) == 2:  # a single label: fewer classes are followed
             part.labels[:] = part.labels[:, :1]
-        found = solve_newton(part, steps=3, pull=0.0035, exact=False).change
+        found = solve_newton(part, steps=3, l2_to_base=0.0035, exact=False).change
         assert isinstance(found, F.CompactChange)
         found.change.mul_(size)
         found.moved.mul_(size)

@@ -46,20 +46,20 @@ def one_by_one(  # noqa: C901 - the plain form of reading, in one place
     their order.
     """
     values = Hyperparameters().changed(WITHOUT_NGRAM)
-    rule, words = METHODS[method].rule(values.methods), lm.vocabulary.dictionary
+    predictor, words = METHODS[method].predictor(values.methods), lm.vocabulary.dictionary
     texts = [document.replace("\n", " <eos> ").split() for document in documents]
     memory = build_memory(lm.model.key_width, values.memory, torch.device("cpu"))
     bases = [lm.model.base() for _ in texts]
     contexts = [
         Context(
-            base.head, memory, k=200, window=rule.needs.window,
+            base.head, memory, k=200, window=predictor.requirements.window,
             train_counts=torch.tensor(words.counts), new_classes=torch.zeros(len(words),
             dtype=torch.bool),
         )
         for base in bases
     ]  # fmt: skip
     for context in contexts:
-        context.learn_shares([rule])
+        context.learn_mixture_weights([predictor])
     rows: dict[str, int] = {}  # of new words that were learned
     found: list[list[float]] = [[] for _ in texts]
 
@@ -76,7 +76,9 @@ def one_by_one(  # noqa: C901 - the plain form of reading, in one place
                     base.read(torch.tensor([index(word) for word in [*before, *part[:-1]]])),
                     context,
                 )
-                losses += rule.score(batch, torch.tensor([index(word) for word in part])).tolist()
+                losses += predictor.score(
+                    batch, torch.tensor([index(word) for word in part])
+                ).tolist()
                 scored.append((context, batch, part))
         for _, _, part in scored:
             for word in part:
@@ -93,8 +95,8 @@ def one_by_one(  # noqa: C901 - the plain form of reading, in one place
             for context, batch, part in scored
         ]
         for context, observation in observations:
-            context.take(observation)
-            context.count(observation)
+            context.observe(observation)
+            context.count_ngrams(observation)
     return found
 
 
@@ -118,7 +120,7 @@ def test_side_by_side_equals_one_by_one(
         assert each.unadapted is not None
         torch.testing.assert_close(each.unadapted.nll, other.nll, rtol=0, atol=CLOSE)
     # else nothing above would mean much
-    if METHODS[method].rule(Hyperparameters().methods).needs.retrieval:
+    if METHODS[method].predictor(Hyperparameters().methods).requirements.retrieval:
         apart = lm.reader(method, update_every=EVERY).read(DOCUMENTS[4])
         assert (scores[4].nll - apart.nll).abs().max() > 1e-2
     else:

@@ -30,7 +30,7 @@ def relative_reference(
     *,
     lr: float,
     steps: int,
-    pull: float,
+    l2_to_base: float,
 ) -> torch.Tensor:
     """Return the plain form at the rate that the solver takes for each query."""
     parts = as_problem(hidden, neighbors, head)
@@ -39,7 +39,7 @@ def relative_reference(
     for row, query in enumerate(hidden):
         rate = lr / unit[row] if unit[row] else 0.0
         own = reference.adapted_head(
-            neighbors, row, head, lr=rate, steps=steps, eps=EPS, pull=pull * unit[row]
+            neighbors, row, head, lr=rate, steps=steps, eps=EPS, l2_to_base=l2_to_base * unit[row]
         )
         rows.append(own.logits(query))
     return torch.stack(rows)
@@ -52,10 +52,10 @@ def relative_reference(
         {"lr": 0.003, "steps": 1},
         {"lr": 0.1, "steps": 2},
         {"lr": 2.0, "steps": 5},
-        {"lr": 0.02, "steps": 1, "pull": 0.7},
-        {"lr": 0.02, "steps": 5, "pull": 0.7},
+        {"lr": 0.02, "steps": 1, "l2_to_base": 0.7},
+        {"lr": 0.02, "steps": 5, "l2_to_base": 0.7},
         {"lr": 1e-2, "steps": 1, "optimizer": "rmsprop"},
-        {"lr": 1e-4, "steps": 5, "optimizer": "rmsprop", "pull": 0.7},
+        {"lr": 1e-4, "steps": 5, "optimizer": "rmsprop", "l2_to_base": 0.7},
     ],
 )
 def test_mbpa_equals_autograd(options: dict[str, object], bias: bool) -> None:
@@ -67,12 +67,14 @@ def test_mbpa_equals_autograd(options: dict[str, object], bias: bool) -> None:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize(("steps", "lr", "pull"), [(1, 8.0, 0.03), (5, 0.5, 0.03), (5, 8.0, 0.0)])
+@pytest.mark.parametrize(
+    ("steps", "lr", "l2_to_base"), [(1, 8.0, 0.03), (5, 0.5, 0.03), (5, 8.0, 0.0)]
+)
 def test_descent_at_a_relative_rate_equals_autograd(
-    steps: int, lr: float, pull: float, bias: bool
+    steps: int, lr: float, l2_to_base: float, bias: bool
 ) -> None:
     hidden, neighbors, head = make_problem(steps, bias=bias)
-    options = {"lr": lr, "steps": steps, "pull": pull}
+    options = {"lr": lr, "steps": steps, "l2_to_base": l2_to_base}
     actual = functional.mbpa_logits(
         hidden, neighbors, head, eps=EPS, lr_units="relative", **options
     )
@@ -80,15 +82,15 @@ def test_descent_at_a_relative_rate_equals_autograd(
     assert torch.equal(actual[2], head.logits(hidden)[2])  # no neighbours
 
 
-@pytest.mark.parametrize("pull", [0.0, 0.03])
+@pytest.mark.parametrize("l2_to_base", [0.0, 0.03])
 @pytest.mark.parametrize("keys", ["one", "the same"])
 def test_where_the_largest_eigenvalue_is_exact_so_is_the_relative_rate(
-    pull: float, keys: str
+    l2_to_base: float, keys: str
 ) -> None:
     hidden, neighbors, head = make_problem(9, n=2, k=1 if keys == "one" else 6)
     same = neighbors.keys[:, :1].expand_as(neighbors.keys).contiguous()
     neighbors = Neighbors(same, neighbors.values, neighbors.distances, neighbors.mask)
-    options = {"lr": 3.0, "steps": 4, "eps": EPS, "pull": pull}
+    options = {"lr": 3.0, "steps": 4, "eps": EPS, "l2_to_base": l2_to_base}
     actual = functional.mbpa_logits(hidden, neighbors, head, lr_units="relative", **options)
     assert_same(actual, reference.mbpa_logits(hidden, neighbors, head, relative=True, **options))
 
@@ -116,7 +118,7 @@ def test_descent_equals_autograd_in_awkward_shapes(
     if rate == "absolute":
         expected = reference.mbpa_logits(hidden, neighbors, head, lr=lr, steps=steps, eps=EPS)
     else:
-        expected = relative_reference(hidden, neighbors, head, lr=lr, steps=steps, pull=0.0)
+        expected = relative_reference(hidden, neighbors, head, lr=lr, steps=steps, l2_to_base=0.0)
     assert_same(actual, expected)
 
 
@@ -194,19 +196,19 @@ def test_a_relative_term_written_out(normalization: str, bias: bool) -> None:
     actual = functional.hebb_logits(
         hidden, neighbors, head, lr=0.02, steps=2, eta=eta, beta=0.5, counts=COUNTS, eps=eps,
         hebbian_classes=new,
-        mbpa=False, closeness_normalization=normalization, scale="relative",
+        mbpa=False, kernel_normalization=normalization, scale="relative",
     )  # fmt: skip
     for row, query in enumerate(hidden):
         keys, labels, distances = reference.entries_of(neighbors, row)
         logits = head.logits(query)
         if len(labels):
-            closeness = 1 / (eps + distances / distances.mean())
-            wholes = {"raw": 1.0, "sum": closeness.sum(), "max": closeness.max()}
+            kernel_weight = 1 / (eps + distances / distances.mean())
+            wholes = {"raw": 1.0, "sum": kernel_weight.sum(), "max": kernel_weight.max()}
             lifts = (keys @ query + bias) / (query @ query + bias)
             for label in labels[new[labels]].unique():
                 mine = labels == label
                 logits[label] += (
-                    eta * (closeness[mine] / wholes[normalization] * lifts[mine]).mean()
+                    eta * (kernel_weight[mine] / wholes[normalization] * lifts[mine]).mean()
                 )
         assert_same(actual[row : row + 1], logits[None])
 

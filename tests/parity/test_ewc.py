@@ -35,8 +35,10 @@ def looped(model: MLP, pixels: Tensor, labels: Tensor, kind: FisherKind) -> list
     """Form the Fisher information sample by sample."""
     totals = [torch.zeros_like(parameter) for parameter in model.parameters()]
     for sample, label in zip(pixels, labels, strict=True):
-        shares = model.logits(sample).softmax(0)
-        outcomes = [(int(label), 1.0)] if kind == "labels" else list(enumerate(shares.tolist()))
+        mixture_weights = model.logits(sample).softmax(0)
+        outcomes = (
+            [(int(label), 1.0)] if kind == "labels" else list(enumerate(mixture_weights.tolist()))
+        )
         for outcome, share in outcomes:
             for total, square in zip(totals, squared_gradient(model, sample, outcome), strict=True):
                 total += share * square / len(pixels)

@@ -21,11 +21,11 @@ RELATIVE = {"lr": 8.0, "steps": 5, "eps": 3e-3, "lr_units": "relative", "scale":
 
 
 @pytest.mark.parametrize(
-    ("steps", "pull", "stored", "bias"),
+    ("steps", "l2_to_base", "stored", "bias"),
     [(1, 0.05, True, False), (5, 0.05, True, True), (5, 0.0, False, True)],
 )
 def test_equals_exact_where_all_classes_and_directions_are_followed(
-    steps: int, pull: float, stored: bool, bias: bool, monkeypatch: pytest.MonkeyPatch
+    steps: int, l2_to_base: float, stored: bool, bias: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fast, "RIDGE", 1e-13)  # 1e-5 of a direction's length else
     hidden, neighbors, head = make_problem(31, k=9, d=12, v=95, labels=4, zero_rows=2, bias=bias)
@@ -35,10 +35,10 @@ def test_equals_exact_where_all_classes_and_directions_are_followed(
     problem = as_problem(hidden, neighbors, head)
     if not stored:
         problem = replace(problem, log_normalizers=None)
-    descent = Descent.at(problem, 2.0, steps, pull, "relative")
+    descent = Descent.at(problem, 2.0, steps, l2_to_base, "relative")
     found, exact = fast.solve_fast(problem, descent), solve_exact(problem, descent)
     torch.testing.assert_close(found.delta, exact.delta, rtol=1e-7, atol=1e-7)
-    assert torch.equal(found.rose, exact.rose)
+    assert torch.equal(found.loss_increased, exact.loss_increased)
 
 
 @pytest.mark.parametrize("classes", [13, 205])
@@ -53,7 +53,7 @@ def test_small_vocabulary_takes_the_exact_path(classes: int) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [RELATIVE, {**RELATIVE, "steps": 1}, {**RELATIVE, "pull": 0.02}]
+    [RELATIVE, {**RELATIVE, "steps": 1}, {**RELATIVE, "l2_to_base": 0.02}]
     + [{"lr": lr, "steps": 5, "eps": 1e-3, "lr_units": rate} for lr in (0.1,
     2.0) for rate in ("absolute", "guarded")],
 )  # fmt: skip
@@ -154,13 +154,13 @@ def test_blocks_batch_mates_and_padding_change_nothing(
     assert torch.equal(whole.delta[3], torch.zeros_like(base[3]))
     assert (whole.delta.abs().amax(1) > 0).sum() == 8
     if options["lr_units"] == "guarded":
-        assert 0 < whole.stabilized.sum() < 8
-        assert torch.equal(whole.stabilized, whole.rose)
+        assert 0 < whole.retried.sum() < 8
+        assert torch.equal(whole.retried, whole.loss_increased)
     monkeypatch.setattr(blocks, "CPU_BYTES", 1)
     single = functional.mbpa_delta(hidden, neighbors, head, base, solver=method, **options)
     torch.testing.assert_close(single.delta, whole.delta, rtol=1e-9, atol=1e-9)
-    assert torch.equal(single.rose, whole.rose)
-    assert torch.equal(single.stabilized, whole.stabilized)
+    assert torch.equal(single.loss_increased, whole.loss_increased)
+    assert torch.equal(single.retried, whole.retried)
     monkeypatch.undo()
     pad = torch.nn.functional.pad
     padded = Neighbors(

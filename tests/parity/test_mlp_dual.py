@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hebblm.adapt.functional import closeness
+from hebblm.adapt.functional import kernel_weight
 from hebblm.memory import FlatMemory
 from hebblm.types import Neighbors
 from hebblm.vision import mlp_adaptation
@@ -54,7 +54,7 @@ def problem(seed: int, *, n: int = 4, k: int = 6) -> NetworkProblem:
     mask[1, 1:] = False
     mask[2] = False
     distances = (keys - queries[:, None]).square().sum(2)
-    weights = closeness(distances, mask, eps=EPS) / mask.sum(1, keepdim=True).clamp_min(1)
+    weights = kernel_weight(distances, mask, eps=EPS) / mask.sum(1, keepdim=True).clamp_min(1)
     labels = torch.randint(CLASSES, (n, k), generator=generator)
     points = torch.cat([keys, queries[:, None]], dim=1)
     return NetworkProblem(
@@ -184,34 +184,34 @@ def test_within_the_bound_no_loss_rises_where_an_absolute_rate_lets_it() -> None
     rises: dict[Rate, int] = {"relative": 0, "absolute": 0}
     for seed in range(10):
         for rate in rises:
-            _, rose = adapt(problem(seed), lr=3.5, rate=rate, steps=5)
-            rises[rate] += int(rose.sum())
+            _, loss_increased = adapt(problem(seed), lr=3.5, rate=rate, steps=5)
+            rises[rate] += int(loss_increased.sum())
     assert rises["relative"] == 0
     assert rises["absolute"] > 0
 
 
 @pytest.mark.parametrize("rate", ["relative", "absolute"])
 def test_a_query_without_neighbours_keeps_the_base(rate: Rate) -> None:
-    delta, rose = adapt(problem(5), lr=0.5, rate=rate, steps=5)
+    delta, loss_increased = adapt(problem(5), lr=0.5, rate=rate, steps=5)
     assert delta[2].abs().max() < 1e-12
-    assert not rose[2]
+    assert not loss_increased[2]
 
 
 @pytest.mark.parametrize("rate", ["relative", "absolute"])
 def test_divergence_is_told_and_never_a_number(rate: Rate) -> None:
     given = problem(6)
-    _, rose = adapt(given, lr=1e4, rate=rate, steps=5)
-    assert rose[[0, 3]].any()
-    delta, rose = adapt(given, lr=1e200, rate=rate, steps=5)
-    assert rose[[0, 1, 3]].all()
+    _, loss_increased = adapt(given, lr=1e4, rate=rate, steps=5)
+    assert loss_increased[[0, 3]].any()
+    delta, loss_increased = adapt(given, lr=1e200, rate=rate, steps=5)
+    assert loss_increased[[0, 1, 3]].all()
     assert delta.abs().max() < 1e-12
 
 
 @pytest.mark.parametrize("rate", ["relative", "absolute"])
 def test_rate_zero_changes_nothing(rate: Rate) -> None:
-    delta, rose = adapt(problem(8), lr=0.0, rate=rate, steps=5)
+    delta, loss_increased = adapt(problem(8), lr=0.0, rate=rate, steps=5)
     assert not delta.any()
-    assert not rose.any()
+    assert not loss_increased.any()
 
 
 @pytest.mark.parametrize("steps", [1, 5])
@@ -226,7 +226,7 @@ def test_adaptation_equals_the_printed_equations(steps: int, count: int) -> None
     result = adapt_mlp(
         Stored.under(memory, model), queries, k=k, lr=rate, rate="absolute", steps=steps, eps=EPS
     )
-    assert not result.rose.any()
+    assert not result.loss_increased.any()
     for row, query in enumerate(queries):
         order = (pixels - query).square().sum(1).argsort(stable=True)[:k]
         keys, classes = pixels[order], labels[order]

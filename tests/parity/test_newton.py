@@ -25,7 +25,7 @@ def differing(problem: Problem, row: int) -> torch.Tensor:
     return (curvatures.sum() - 1).clamp_min(0.01)
 
 
-def optimum(problem: Problem, row: int, pull: float) -> torch.Tensor:
+def optimum(problem: Problem, row: int, l2_to_base: float) -> torch.Tensor:
     """Return the change of a query's logits (V,) at the minimum of the pulled loss, over a head of
     its own.
     """
@@ -34,7 +34,7 @@ def optimum(problem: Problem, row: int, pull: float) -> torch.Tensor:
     db = torch.zeros(len(weight), dtype=weight.dtype, requires_grad=bias is not None)
     free = [dw] if bias is None else [dw, db]
     sizes = relative_weights(problem)[row]
-    pull = pull * float(differing(problem, row)) ** 0.5
+    l2_to_base = l2_to_base * float(differing(problem, row)) ** 0.5
     descent = torch.optim.LBFGS(
         free,
         max_iter=2000,
@@ -47,7 +47,7 @@ def optimum(problem: Problem, row: int, pull: float) -> torch.Tensor:
         descent.zero_grad()
         logits = problem.head.logits(problem.keys[row]) + problem.keys[row] @ dw.t() + db
         losses = torch.nn.functional.cross_entropy(logits, problem.labels[row], reduction="none")
-        value = (sizes * losses).sum() + pull / 2 * sum(part.square().sum() for part in free)
+        value = (sizes * losses).sum() + l2_to_base / 2 * sum(part.square().sum() for part in free)
         value.backward()  # type: ignore[no-untyped-call]
         return value
 
@@ -55,14 +55,16 @@ def optimum(problem: Problem, row: int, pull: float) -> torch.Tensor:
     return (problem.hidden[row] @ dw.t() + db).detach()
 
 
-@pytest.mark.parametrize(("pull", "bias", "classes"), [(0.02, True, 13), (0.1, False, 4)])
-def test_many_steps_reach_the_optimum(pull: float, bias: bool, classes: int) -> None:
+@pytest.mark.parametrize(("l2_to_base", "bias", "classes"), [(0.02, True, 13), (0.1, False, 4)])
+def test_many_steps_reach_the_optimum(l2_to_base: float, bias: bool, classes: int) -> None:
     problem = as_problem(*make_problem(5, k=9, v=classes, bias=bias), eps=1.0)
-    found = solve_newton(problem, steps=6000, pull=pull, exact=True)
+    found = solve_newton(problem, steps=6000, l2_to_base=l2_to_base, exact=True)
     for row in range(5):
-        torch.testing.assert_close(found.delta[row], optimum(problem, row, pull), rtol=0, atol=1e-6)
+        torch.testing.assert_close(
+            found.delta[row], optimum(problem, row, l2_to_base), rtol=0, atol=1e-6
+        )
     assert (found.delta[2] == 0).all()  # no neighbours
-    assert not found.rose.any()
+    assert not found.loss_increased.any()
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -79,7 +81,7 @@ def test_other_curvatures_are_those_of_the_eigenvalues(bias: bool) -> None:
 def test_three_steps_come_near_the_optimum() -> None:
     problem = as_problem(*language_like(33, n=6, k=60, d=40, v=300), eps=3e-3)
     base = problem.base_logits.log_softmax(1)
-    found = solve_newton(problem, steps=3, pull=0.005, exact=True)
+    found = solve_newton(problem, steps=3, l2_to_base=0.005, exact=True)
     best = torch.stack([optimum(problem, row, 0.005) for row in range(6)])
     wanted = (problem.base_logits + best).log_softmax(1)
 
@@ -87,7 +89,7 @@ def test_three_steps_come_near_the_optimum() -> None:
         return float((wanted.exp() * (log_probs - wanted).abs()).sum(1).mean())
 
     assert distance((problem.base_logits + found.delta).log_softmax(1)) < 0.1 * distance(base)
-    assert not found.rose.any()
+    assert not found.loss_increased.any()
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,7 @@ def test_fast_equals_exact_where_all_classes_and_directions_are_followed(
     if not stored:
         problem = replace(problem, log_normalizers=None)
     found, exact = (
-        solve_newton(problem, steps=steps, pull=0.01, exact=exact) for exact in (False, True)
+        solve_newton(problem, steps=steps, l2_to_base=0.01, exact=exact) for exact in (False, True)
     )
     torch.testing.assert_close(found.delta, exact.delta, rtol=1e-6, atol=1e-6)
 
@@ -117,7 +119,7 @@ def test_fast_is_near_exact_on_language_like_states(stored: bool, classes: int) 
         "optimizer": "newton",
         "lr": 1.0,
         "steps": 3,
-        "pull": 0.005,
+        "l2_to_base": 0.005,
         "eps": 3e-3,
         "scale": "relative",
     }

@@ -14,7 +14,7 @@ from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import DYNAMIC_METHODS, METHODS, STATIC_METHODS
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.scenario_config import MemoryScope
@@ -43,8 +43,8 @@ def text() -> EvaluationStream:
     return toy.stream_of(np.concatenate([toy.tokens(1, 30), toy.tokens(2, 15), toy.tokens(1, 30)]))
 
 
-def rules_of(methods: tuple[str, ...], settings: MethodSettings) -> dict[str, Rule]:
-    return {method: METHODS[method].rule(settings) for method in methods}
+def rules_of(methods: tuple[str, ...], settings: MethodSettings) -> dict[str, Predictor]:
+    return {method: METHODS[method].predictor(settings) for method in methods}
 
 
 def context_of(base: StreamBase, memory: AnyMemory) -> Context:
@@ -59,7 +59,7 @@ def context_of(base: StreamBase, memory: AnyMemory) -> Context:
             train_counts=counts,
             new_classes=new,
             window=17,
-            fixed=not base.moving,
+            fixed=not base.trains_online,
         )
     )
 
@@ -69,14 +69,14 @@ def trained(dtype: torch.dtype = torch.float32, *, lr: float = 0.0, streams: int
     return AwdBase(model, rows=toy.NOVEL, init="uniform", update=BaseUpdate(lr=lr), streams=streams)
 
 
-def dynamic(rule: str) -> DynamicBase:
+def dynamic(predictor: str) -> DynamicBase:
     squares = [toy.randn(7, *p.shape).square() for p in toy.tiny_model().parameters()]
-    return DynamicBase(trained(), DynamicConfig(rule, lr=0.05), squares)  # type: ignore[arg-type]
+    return DynamicBase(trained(), DynamicConfig(predictor, lr=0.05), squares)  # type: ignore[arg-type]
 
 
 @torch.no_grad()
 def plainly(
-    base: StreamBase, memory: AnyMemory, rules: dict[str, Rule], every: int, ahead: int
+    base: StreamBase, memory: AnyMemory, predictors: dict[str, Predictor], every: int, ahead: int
 ) -> dict[str, np.ndarray]:
     """Losses (T,) in nats, as the description of the loop has it: an interval is predicted, scored,
     then learned from.
@@ -85,29 +85,29 @@ def plainly(
     """
     stream, context = text(), context_of(base, memory)
     inputs, targets = torch.from_numpy(stream.inputs), torch.from_numpy(stream.targets)
-    context.learn_shares(rules.values())
-    nll: dict[str, list[torch.Tensor]] = {name: [] for name in rules}
+    context.learn_mixture_weights(predictors.values())
+    nll: dict[str, list[torch.Tensor]] = {name: [] for name in predictors}
     for begin in range(0, len(stream), ahead):
         states = base.read(inputs[begin : begin + ahead])
         for hidden, labels in zip(
             states.split(every), targets[begin : begin + ahead].split(every), strict=True
         ):
             batch = EvalBatch(hidden, context, Block.of(labels, every, written=True))
-            for name, rule in rules.items():
-                nll[name].append(rule.score(batch, labels))
+            for name, predictor in predictors.items():
+                nll[name].append(predictor.score(batch, labels))
             observation = batch.observation(labels)
             with torch.enable_grad():
                 base.learn(labels)
             context.set_head(base.head)
-            context.take(observation)
-            context.count(observation)
+            context.observe(observation)
+            context.count_ngrams(observation)
     return {name: torch.cat(losses).numpy() for name, losses in nll.items()}
 
 
 def as_evaluated(
     base: StreamBase,
     memory: AnyMemory,
-    rules: dict[str, Rule],
+    predictors: dict[str, Predictor],
     every: int,
     scope: MemoryScope,
     *,
@@ -117,7 +117,7 @@ def as_evaluated(
     stream = text()
     layout = Layout.of(len(stream), 1, scope=scope)
     return evaluate(
-        base, [context_of(base, memory)], rules, stream, UnionVocabulary(),
+        base, [context_of(base, memory)], predictors, stream, UnionVocabulary(),
         Schedule(every, layout=layout, read_ahead=ahead),
     ).nll  # fmt: skip
 
@@ -145,16 +145,16 @@ def test_every_method_over_a_fixed_base(
     kind: str, settings: MethodSettings, scope: MemoryScope, paces: tuple[tuple[int, int], ...]
 ) -> None:
     """With blocks of several intervals it is but for rounding: test_block_contract."""
-    make, rules = toy.MEMORIES[kind], rules_of(STATIC_METHODS, settings)
+    make, predictors = toy.MEMORIES[kind], rules_of(STATIC_METHODS, settings)
     for every, ahead in paces:
         found = as_evaluated(
-            trained(), make(torch.float32), rules, every, scope, ahead=every >= BLOCK
+            trained(), make(torch.float32), predictors, every, scope, ahead=every >= BLOCK
         )
-        same_bits(found, plainly(trained(), make(torch.float32), rules, every, ahead))
+        same_bits(found, plainly(trained(), make(torch.float32), predictors, every, ahead))
 
 
 @pytest.mark.parametrize(
-    ("rule", "settings", "every"),
+    ("predictor", "settings", "every"),
     [
         ("sgd", toy.SETTINGS, 7),
         ("sgd", toy.SETTINGS, 50),
@@ -163,23 +163,31 @@ def test_every_method_over_a_fixed_base(
     ],
 )
 def test_every_method_over_dynamic_evaluation(
-    settings: MethodSettings, rule: str, every: int
+    settings: MethodSettings, predictor: str, every: int
 ) -> None:
-    rules = rules_of(DYNAMIC_METHODS, settings)
+    predictors = rules_of(DYNAMIC_METHODS, settings)
     found = as_evaluated(
-        dynamic(rule), toy.MEMORIES["flat"](torch.float32), rules, every, "shared", ahead=False
+        dynamic(predictor),
+        toy.MEMORIES["flat"](torch.float32),
+        predictors,
+        every,
+        "shared",
+        ahead=False,
     )
     same_bits(
-        found, plainly(dynamic(rule), toy.MEMORIES["flat"](torch.float32), rules, every, every)
+        found,
+        plainly(dynamic(predictor), toy.MEMORIES["flat"](torch.float32), predictors, every, every),
     )
 
 
 def test_every_method_over_a_base_that_learns() -> None:
-    rules = rules_of(STATIC_METHODS, toy.LEARNED)
+    predictors = rules_of(STATIC_METHODS, toy.LEARNED)
     found = as_evaluated(
-        trained(lr=0.1), toy.MEMORIES["flat"](torch.float32), rules, 7, "shared", ahead=False
+        trained(lr=0.1), toy.MEMORIES["flat"](torch.float32), predictors, 7, "shared", ahead=False
     )
-    same_bits(found, plainly(trained(lr=0.1), toy.MEMORIES["flat"](torch.float32), rules, 7, 7))
+    same_bits(
+        found, plainly(trained(lr=0.1), toy.MEMORIES["flat"](torch.float32), predictors, 7, 7)
+    )
 
 
 LENGTHS = (37, 5, 60, 2, 37)
@@ -196,7 +204,7 @@ def documents(changed: int | None = None) -> list[np.ndarray]:
     ]
 
 
-def side_by_side(
+def in_parallel(
     texts: list[np.ndarray], make: toy.MemoryMaker, settings: MethodSettings, every: int
 ) -> list[dict[str, np.ndarray]]:
     """Return the losses of documents that are read side by side, of each by method."""
@@ -227,7 +235,7 @@ def test_documents_that_remember_for_themselves_are_as_alone(
     kind: str, settings: MethodSettings, every: int
 ) -> None:
     make, texts = toy.MEMORIES[kind], documents()
-    found = side_by_side(texts, make, settings, every)
+    found = in_parallel(texts, make, settings, every)
     for ids, losses in zip(texts, found, strict=True):
         base = trained(torch.float64)
         alone = evaluate(
@@ -240,6 +248,6 @@ def test_documents_that_remember_for_themselves_are_as_alone(
                 losses[method], alone[method], rtol=1e-6, atol=1e-6, err_msg=method
             )
     # Whatever stands beside a document, the same is computed of it.
-    others = side_by_side(documents(changed=2), make, settings, every)
+    others = in_parallel(documents(changed=2), make, settings, every)
     for index in (0, 1, 3, 4):
         same_bits(others[index], found[index])

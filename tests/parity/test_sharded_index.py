@@ -51,7 +51,7 @@ def found_by_ranks(place: Path) -> None:
             shared = ShardedMemory(own, ranks)
             labels = written(ranks.rank, 1)[1]
             shared.add(*written(ranks.rank, 1))
-            shared.note(ranks.all_gather_rows(labels))
+            shared.observe_ranks(ranks.all_gather_rows(labels))
             near = shared.search(rows(100 + ranks.rank, ASKED[ranks.rank]), K)
             found.append(
                 [ranks.all_gather(part) for part in (near.distances, near.values, near.keys)]

@@ -14,7 +14,7 @@ from hebblm.adapt import functional
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.block import Block
 from hebblm.adapt.counts import class_weights
-from hebblm.adapt.functional.shares import LearnedShares, LearnedWeight
+from hebblm.adapt.functional.mixture_weights import LearnedWeight, OnlineMixtureWeights
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.base import Unadapted
 from hebblm.adapt.methods.cache import CacheConfig
@@ -23,7 +23,7 @@ from hebblm.adapt.methods.knn import KnnConfig
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig, mbpa_result
 from hebblm.adapt.methods.memory_mixture import SHARPNESS, Mixed
 from hebblm.adapt.methods.mixture import MixtureConfig
-from hebblm.adapt.methods.rule import Needs, Rule
+from hebblm.adapt.methods.predictor import Predictor, Requirements
 from hebblm.adapt.settings import ONLINE, MethodSettings, Section
 from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
@@ -39,13 +39,13 @@ LEARNED = MethodSettings(
 WHOLE: dict[str, type[Section]] = {"cache": CacheConfig, "knn": KnnConfig, "mixture": MixtureConfig}
 
 
-def scored(rules: dict[str, Rule], every: int, *, ahead: bool) -> dict[str, np.ndarray]:
+def scored(predictors: dict[str, Predictor], every: int, *, ahead: bool) -> dict[str, np.ndarray]:
     """Return the losses of a stream in which states and labels recur."""
     stream = toy.stream_of(np.concatenate([toy.tokens(1, 40), toy.tokens(1, 40)]))
     base = toy.base_of(toy.tiny_model().double())
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
     nll = evaluate(
-        base, [context], rules, stream, UnionVocabulary(), Schedule(every, read_ahead=ahead)
+        base, [context], predictors, stream, UnionVocabulary(), Schedule(every, read_ahead=ahead)
     ).nll
     return {name: losses.astype(np.float64) for name, losses in nll.items()}
 
@@ -60,14 +60,14 @@ def reference(parts: list[np.ndarray], every: int, total: float | None = None) -
     for start in range(0, len(given), every):
         discounts = 0.996 ** np.arange(len(owned) - 1, -1, -1)
         sums = discounts @ np.array(owned).reshape(-1, len(parts))
-        shares = (10 * 0.3 / (len(parts) - 1) + sums[:-1]) / (10 + discounts.sum())
+        mixture_weights = (10 * 0.3 / (len(parts) - 1) + sums[:-1]) / (10 + discounts.sum())
         if total is not None:
-            shares *= total / shares.sum()
-        shares = np.append(shares, 1 - shares.sum())
+            mixture_weights *= total / mixture_weights.sum()
+        mixture_weights = np.append(mixture_weights, 1 - mixture_weights.sum())
         for t in range(start, min(start + every, len(given))):
-            mixture[t] = shares @ given[t]
+            mixture[t] = mixture_weights @ given[t]
             if mixture[t]:
-                owned.append(shares * given[t] / mixture[t])
+                owned.append(mixture_weights * given[t] / mixture[t])
     with np.errstate(divide="ignore"):
         return -np.log(mixture)
 
@@ -75,18 +75,18 @@ def reference(parts: list[np.ndarray], every: int, total: float | None = None) -
 @pytest.mark.parametrize("ahead", [True, False], ids=["blocks", "intervals"])
 @pytest.mark.parametrize("every", [1, 7, 100])
 def test_losses_are_those_of_the_formula(every: int, ahead: bool) -> None:
-    rules = {name: METHODS[name].rule(LEARNED) for name in WHOLE}
+    predictors = {name: METHODS[name].predictor(LEARNED) for name in WHOLE}
     alone = {
-        section: METHODS[section].rule(LEARNED.replaced(replace(LEARNED[kind], gamma=1.0)))
+        section: METHODS[section].predictor(LEARNED.replaced(replace(LEARNED[kind], gamma=1.0)))
         for section, kind in WHOLE.items()
     }
-    both = Mixed((rules["mixture"], alone["knn"]), ONLINE)
+    both = Mixed((predictors["mixture"], alone["knn"]), ONLINE)
     found = scored(
         {
             "base": Unadapted(),
             "both": both,
-            **rules,
-            **{f"{name} alone": rule for name, rule in alone.items()},
+            **predictors,
+            **{f"{name} alone": predictor for name, predictor in alone.items()},
         },
         every,
         ahead=ahead,
@@ -108,12 +108,14 @@ def test_a_sharpness_that_is_learned_mixes_memories(
 ) -> None:
     sharpness = "temperature" if name == "knn" else "theta"
 
-    def rule(value: float | str, share: float | str) -> Rule:
+    def predictor(value: float | str, share: float | str) -> Predictor:
         config = replace(LEARNED[WHOLE[name]], **{sharpness: value, "gamma": share})
-        return METHODS[name].rule(LEARNED.replaced(config))
+        return METHODS[name].predictor(LEARNED.replaced(config))
 
-    rules = {f"{s}": rule(1 / s if name == "knn" else s, 1.0) for s in SHARPNESS}
-    found = scored(rules | {"base": Unadapted(), "online": rule(ONLINE, gamma)}, every, ahead=True)
+    predictors = {f"{s}": predictor(1 / s if name == "knn" else s, 1.0) for s in SHARPNESS}
+    found = scored(
+        predictors | {"base": Unadapted(), "online": predictor(ONLINE, gamma)}, every, ahead=True
+    )
     total = None if isinstance(gamma, str) else gamma
     expected = reference([*(found[f"{s}"] for s in SHARPNESS), found["base"]], every, total)
     np.testing.assert_allclose(found["online"], expected, atol=2e-6)
@@ -155,14 +157,14 @@ def test_hebb_takes_the_weighted_change() -> None:
     base = toy.base_of(toy.tiny_model().double())
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream, novel=False)
     mbpa, hebb = MbpaConfig(solver="exact", weight=ONLINE), HebbConfig()
-    rule = METHODS["hebb"].rule(MethodSettings(mbpa, hebb))
-    assert rule.needs == Mbpa(mbpa).needs
-    context.learn_shares([rule])
+    predictor = METHODS["hebb"].predictor(MethodSettings(mbpa, hebb))
+    assert predictor.requirements == Mbpa(mbpa).requirements
+    context.learn_mixture_weights([predictor])
     hidden = base.read(torch.from_numpy(stream.inputs))
     for rows in (slice(20), slice(20, 40)):
         toy.observe(context, hidden[rows], torch.from_numpy(stream.targets[rows]))
     batch = EvalBatch(hidden[40:], context)
-    (weight,) = {share.value for share in context.shares.values()}
+    (weight,) = {share.value for share in context.mixture_weights.values()}
     assert 0 < weight < 1.5
     assert weight != pytest.approx(1.0)
     expected = functional.hebb_combine(
@@ -172,7 +174,7 @@ def test_hebb_takes_the_weighted_change() -> None:
         class_weights(batch, hebb.beta, hebb.counts)[0],
         eta=hebb.eta,
     )
-    torch.testing.assert_close(rule.log_probs(batch), expected.log_softmax(1))
+    torch.testing.assert_close(predictor.log_probs(batch), expected.log_softmax(1))
 
 
 def test_a_weight_stays_within_its_bounds_and_nothing_infinite_counts() -> None:
@@ -188,49 +190,51 @@ def test_a_weight_stays_within_its_bounds_and_nothing_infinite_counts() -> None:
 
 
 def test_a_share_follows_what_predicts_and_stays_within_its_bounds() -> None:
-    shares = LearnedShares((0.0,))
-    assert shares.value == pytest.approx((0.3, 0.7))
-    sure = shares.after([(1.0, np.inf)] * 2000)
-    never = shares.after([(np.inf, 1.0)] * 2000)
+    mixture_weights = OnlineMixtureWeights((0.0,))
+    assert mixture_weights.value == pytest.approx((0.3, 0.7))
+    sure = mixture_weights.after([(1.0, np.inf)] * 2000)
+    never = mixture_weights.after([(np.inf, 1.0)] * 2000)
     assert 0 < never.value[0] < 0.02
     assert 0.95 < sure.value[0] < 1
     assert sure.after([(np.inf, 1.0)] * 300).value[0] < 0.4, "the past is forgotten"
-    assert shares.after([(np.nan, np.nan), (np.inf, np.inf)]) == shares
-    assert shares.after([(1e300, 0.0), (0.0, 1e300)]).value[0] == pytest.approx(
+    assert mixture_weights.after([(np.nan, np.nan), (np.inf, np.inf)]) == mixture_weights
+    assert mixture_weights.after([(1e300, 0.0), (0.0, 1e300)]).value[0] == pytest.approx(
         (3 + 1) / (10 + 0.996 + 1), rel=1e-12
     )
-    assert shares.from_floats(sure.as_floats) == sure
+    assert mixture_weights.from_floats(sure.as_floats) == sure
 
 
 def test_of_several_memories_that_one_is_learned_which_predicts_where_the_base_does_not() -> None:
     # Where the base is sure, the first is better than the second; that does not matter there.
     evidence = [(3.0, 9.0, 0.0), (9.0, 0.1, 9.0)] * 500
-    first, second, base = LearnedShares((0.0, 0.0)).after(evidence).value
+    first, second, base = OnlineMixtureWeights((0.0, 0.0)).after(evidence).value
     assert first < 0.05 < 0.4 < second < base
-    half = LearnedShares((0.0, 0.0), total=0.5).after(evidence)
+    half = OnlineMixtureWeights((0.0, 0.0), total=0.5).after(evidence)
     assert half.value == pytest.approx((0.5 - half.value[1], half.value[1], 0.5))
     assert half.value[1] > 0.4
-    assert LearnedShares((0.0, 0.0), total=0.0).after(evidence).value == (0.0, 0.0, 1.0)
+    assert OnlineMixtureWeights((0.0, 0.0), total=0.0).after(evidence).value == (0.0, 0.0, 1.0)
 
 
 def test_a_context_refuses_a_share_that_it_does_not_learn() -> None:
     stream = toy.stream_of(toy.tokens(1, 9))
     context = toy.context_of(toy.base_of(toy.tiny_model()), FlatMemory(toy.DIM), stream)
-    rule = METHODS["cache"].rule(LEARNED)
+    predictor = METHODS["cache"].predictor(LEARNED)
     with pytest.raises(ValueError, match="learn_shares"):
-        rule.log_probs(EvalBatch(toy.randn(1, 2, toy.DIM), context))
-    assert rule.needs == Needs(window=LEARNED[CacheConfig].window, shares=(rule,))
+        predictor.log_probs(EvalBatch(toy.randn(1, 2, toy.DIM), context))
+    assert predictor.requirements == Requirements(
+        window=LEARNED[CacheConfig].window, mixture_weights=(predictor,)
+    )
 
 
 @pytest.mark.parametrize("name", ["cache", "best"])
 def test_shares_learn_every_ten_tokens_of_an_interval(name: str) -> None:
     stream = toy.stream_of(np.concatenate([toy.tokens(1, 60), toy.tokens(1, 60)]))
     base = toy.base_of(toy.tiny_model().double())
-    rule = METHODS[name].rule(LEARNED)
+    predictor = METHODS[name].predictor(LEARNED)
     found = evaluate(
         base,
         [toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)],
-        {name: rule},
+        {name: predictor},
         stream,
         UnionVocabulary(),
         Schedule(25, read_ahead=True),
@@ -239,23 +243,31 @@ def test_shares_learn_every_ten_tokens_of_an_interval(name: str) -> None:
     base.reset()
     hidden, targets = base.read(torch.from_numpy(stream.inputs)), torch.from_numpy(stream.targets)
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
-    context.learn_shares([rule])
-    (learner,) = (one for one in context.learners if one is rule)
+    context.learn_mixture_weights([predictor])
+    (learner,) = (one for one in context.learners if one is predictor)
     expected: list[float] = []
     for start in range(0, len(stream), 25):
         labels = targets[start : start + 25]
         batch = EvalBatch(hidden[start : start + 25], context, Block.of(labels, 25, written=True))
-        said, shares = learner.evidence(batch, labels), context.shares[learner]
+        said, mixture_weights = learner.evidence(batch, labels), context.mixture_weights[learner]
         for some in torch.split(said, 10):
             if name == "best":
-                parts = len(rule.rules)
-                losses, log_shares = some[:, :parts], shares.log_shares(some[:, parts:])
+                parts = len(predictor.predictors)
+                losses, log_mixture_weights = (
+                    some[:, :parts],
+                    mixture_weights.log_mixture_weights(some[:, parts:]),
+                )
             else:
-                losses, log_shares = some, torch.tensor([shares.value], dtype=torch.float64).log()
-            expected += functional.gated_losses(losses, log_shares).tolist()
-            shares = shares.after(some.tolist())
+                losses, log_mixture_weights = (
+                    some,
+                    torch.tensor([mixture_weights.value], dtype=torch.float64).log(),
+                )
+            expected += functional.gated_losses(losses, log_mixture_weights).tolist()
+            mixture_weights = mixture_weights.after(some.tolist())
         observation = batch.observation(labels)
-        assert observation.shares[0][learner].as_floats == pytest.approx(shares.as_floats, abs=1e-9)
-        context.take(observation)
-        context.count(observation)
+        assert observation.mixture_weights[0][learner].as_floats == pytest.approx(
+            mixture_weights.as_floats, abs=1e-9
+        )
+        context.observe(observation)
+        context.count_ngrams(observation)
     np.testing.assert_allclose(found, expected, atol=1e-5)

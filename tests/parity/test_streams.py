@@ -12,7 +12,7 @@ from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.scenario_config import MemoryScope
@@ -41,8 +41,8 @@ def text() -> EvaluationStream:
     return toy.stream_of(np.concatenate([toy.tokens(1, 40), toy.tokens(2, 21), toy.tokens(1, 40)]))
 
 
-def rules_of(settings: MethodSettings) -> dict[str, Rule]:
-    return {method: METHODS[method].rule(toy.exact(settings)) for method in STATIC_METHODS}
+def rules_of(settings: MethodSettings) -> dict[str, Predictor]:
+    return {method: METHODS[method].predictor(toy.exact(settings)) for method in STATIC_METHODS}
 
 
 def base_of(count: int = 1) -> AwdBase:
@@ -71,7 +71,7 @@ def context_of(memory: AnyMemory, *, count: int = 1) -> Context:
 
 
 def one_by_one(
-    layout: Layout, rules: dict[str, Rule], make: toy.MemoryMaker, every: int
+    layout: Layout, predictors: dict[str, Predictor], make: toy.MemoryMaker, every: int
 ) -> dict[str, np.ndarray]:
     """Read chunk by chunk: every stream is predicted and scored, then all are learned from, in
     their order.
@@ -81,11 +81,11 @@ def one_by_one(
     bases = [base_of() for _ in layout.begins]
     contexts = [context_of(make(DOUBLE)) for _ in layout.begins]
     for context in contexts:
-        context.learn_shares(rules.values())
+        context.learn_mixture_weights(predictors.values())
         if layout.scope == "shared":
             context.memory, context.observed = contexts[0].memory, contexts[0].observed
             context.ngrams = contexts[0].ngrams
-    nll = {name: np.full(len(stream), np.nan) for name in rules}
+    nll = {name: np.full(len(stream), np.nan) for name in predictors}
     for start in range(0, max(layout.lengths), every):
         scored = []
         for base, context, first, length in zip(
@@ -98,17 +98,17 @@ def one_by_one(
             batch = EvalBatch(
                 base.read(inputs[place]), context, Block.of(labels, every, written=True)
             )
-            for name, rule in rules.items():
-                nll[name][place] = rule.score(batch, labels).numpy()
+            for name, predictor in predictors.items():
+                nll[name][place] = predictor.score(batch, labels).numpy()
             scored.append((context, batch.observation(labels)))
         for context, observation in scored:
-            context.take(observation)
-            context.count(observation)
+            context.observe(observation)
+            context.count_ngrams(observation)
     return nll
 
 
-def side_by_side(
-    layout: Layout, rules: dict[str, Rule], make: toy.MemoryMaker, every: int
+def in_parallel(
+    layout: Layout, predictors: dict[str, Predictor], make: toy.MemoryMaker, every: int
 ) -> dict[str, np.ndarray]:
     """Read them as the evaluation does."""
     if layout.scope == "shared":
@@ -116,7 +116,7 @@ def side_by_side(
     else:
         contexts = [context_of(make(DOUBLE)) for _ in layout.begins]
     return evaluate(
-        base_of(layout.streams), contexts, rules, text(), UnionVocabulary(),
+        base_of(layout.streams), contexts, predictors, text(), UnionVocabulary(),
         Schedule(every, layout=layout, read_ahead=True),
     ).nll  # fmt: skip
 
@@ -139,13 +139,13 @@ CASES = [
 def test_side_by_side_equals_one_by_one(
     kind: str, scope: MemoryScope, settings: MethodSettings, every: int
 ) -> None:
-    make, rules = toy.MEMORIES[kind], rules_of(settings)
+    make, predictors = toy.MEMORIES[kind], rules_of(settings)
     layouts = [Layout((0, 5, 60, 62), (5, 55, 2, 39), scope)]  # documents of any length
     if every > 1:
         layouts.append(Layout.of(TOKENS, 3, scope=scope))
     for layout in layouts:
-        slow, fast = (read(layout, rules, make, every) for read in (one_by_one, side_by_side))
-        for method in rules:
+        slow, fast = (read(layout, predictors, make, every) for read in (one_by_one, in_parallel))
+        for method in predictors:
             np.testing.assert_allclose(
                 fast[method], slow[method], rtol=1e-6, atol=1e-6, err_msg=method
             )
@@ -153,16 +153,16 @@ def test_side_by_side_equals_one_by_one(
 
 def test_what_is_shared_matters() -> None:
     """Else nothing above would mean much."""
-    rules = rules_of(toy.SETTINGS)
+    predictors = rules_of(toy.SETTINGS)
     one, shared, apart = (
-        side_by_side(layout, rules, toy.MEMORIES["flat"], 1)
+        in_parallel(layout, predictors, toy.MEMORIES["flat"], 1)
         for layout in (
             Layout.of(TOKENS),
             Layout.of(TOKENS, 3),
             Layout.of(TOKENS, 3, scope="stream"),
         )
     )
-    for method in rules:
+    for method in predictors:
         assert np.abs(one[method] - shared[method]).max() > 1e-2, method
         if method not in ("lstm", "cache"):
             assert np.abs(apart[method] - shared[method]).max() > 1e-2, method

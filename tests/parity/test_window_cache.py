@@ -63,10 +63,10 @@ def test_blocks_equal_the_classic_loop(
     for begin in range(0, len(hidden), size // every * every):
         some = slice(begin, begin + size // every * every)
         batch = EvalBatch(hidden[some], context, Block.of(labels[some], every, written=False))
-        rule = memory_mixture(Cache, config)
-        found.append(rule.score(batch, labels[some]))
-        gathered.append(-rule.log_probs(batch).gather(1, labels[some, None]).squeeze(1))
-        context.take(batch.observation(labels[some]), write=False)
+        predictor = memory_mixture(Cache, config)
+        found.append(predictor.score(batch, labels[some]))
+        gathered.append(-predictor.log_probs(batch).gather(1, labels[some, None]).squeeze(1))
+        context.observe(batch.observation(labels[some]), write=False)
     tolerance = 1e-5 if dtype is torch.float32 else 1e-12
     torch.testing.assert_close(torch.cat(found), expected, rtol=tolerance, atol=tolerance)
     torch.testing.assert_close(torch.cat(gathered), expected, rtol=tolerance, atol=tolerance)

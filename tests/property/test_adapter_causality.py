@@ -32,7 +32,7 @@ def evaluated(
     stream = toy.stream_of(ids, words=WIDE + toy.NOVEL, source=WIDE)
     base = toy.base_of(toy.tiny_model(vocabulary=WIDE), lr=lr)
     context = toy.context_of(base, make(torch.float32), stream)
-    rules = {method: METHODS[method].rule(config) for method in RULES}
+    rules = {method: METHODS[method].predictor(config) for method in RULES}
     return evaluate(
         base,
         [context],
@@ -72,13 +72,13 @@ def test_later_tokens_leave_earlier_scores_bit_identical(
                 change,
             )
             assert before.nll[method][change] != after.nll[method][change], method
-        assert (before.stabilized["mbpa"] > 0) >= hot
+        assert (before.retried["mbpa"] > 0) >= hot
 
 
 def test_reading_ahead_and_the_length_of_the_stream_change_nothing() -> None:
     ids = toy.tokens(3, 2 * READ_AHEAD + 37)
     stream = toy.stream_of(ids)
-    rules = {method: METHODS[method].rule(toy.SETTINGS) for method in RULES}
+    rules = {method: METHODS[method].predictor(toy.SETTINGS) for method in RULES}
 
     def run(stream_length: int, ahead: bool) -> dict[str, np.ndarray]:
         part = toy.stream_of(ids[:stream_length])

@@ -13,7 +13,7 @@ from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.mbpa import MbpaConfig
-from hebblm.adapt.methods.rule import Needs
+from hebblm.adapt.methods.predictor import Requirements
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
 from hebblm.online.session import FixedHead, OnlineSession
@@ -42,7 +42,7 @@ def state_of(context: Context) -> list[Tensor]:
     tensors = [
         context.head.weight, context.observed, context.train_counts, *context.recent.latest(99),
         near.keys, near.values, near.distances, near.mask, torch.tensor(len(context.memory)),
-        torch.tensor([x for share in context.shares.values() for x in share.as_floats],
+        torch.tensor([x for share in context.mixture_weights.values() for x in share.as_floats],
         dtype=torch.float64),
     ]  # fmt: skip
     return [tensor.clone() for tensor in tensors]
@@ -57,14 +57,14 @@ def assert_same_state(first: list[Tensor], second: list[Tensor]) -> None:
 def test_over_dynamic_evaluation_a_method_has_its_own_rule(config: MethodSettings) -> None:
     for name in METHODS:
         over, _, method = name.partition("+")
-        if METHODS[over].moving and method:
-            assert METHODS[name].rule(config) == METHODS[method].rule(config)
+        if METHODS[over].uses_dynamic_base and method:
+            assert METHODS[name].predictor(config) == METHODS[method].predictor(config)
 
 
 @every_method
 def test_a_session_gives_every_method_as_an_adapter(method: str) -> None:
     """Each call is that of the protocol, and what one observes the others see."""
-    rules = {name: METHODS[name].rule(toy.SETTINGS) for name in (method, "mixture")}
+    rules = {name: METHODS[name].predictor(toy.SETTINGS) for name in (method, "mixture")}
     context = filled(MEMORIES["flat"])
     session = OnlineSession(FixedHead(context.head), [context], rules)
     adapter: hebblm.Adapter = session.adapter(method)
@@ -90,7 +90,7 @@ def test_probabilities_sum_to_one_and_scores_are_gathered(
     method: str, make: MemoryMaker, form: str, dtype: torch.dtype
 ) -> None:
     context = filled(make, dtype)
-    adapter = adapter_of(context, METHODS[method].rule(configured(form)))
+    adapter = adapter_of(context, METHODS[method].predictor(configured(form)))
     hidden = queries(0, 6, context)
     log_probs = adapter.predict(hidden)
     tolerance = 1e-5 if dtype is torch.float32 else 1e-12
@@ -116,7 +116,7 @@ def test_probabilities_sum_to_one_whatever_was_observed(
     method: str, seed: int, entries: int, form: str, bias: bool
 ) -> None:
     context = filled(MEMORIES["flat"], torch.float64, seed=seed, entries=entries, bias=bias)
-    rule = METHODS[method].rule(configured(form))
+    rule = METHODS[method].predictor(configured(form))
     log_probs = rule.log_probs(EvalBatch(queries(seed, 4, context), context))
     assert torch.allclose(
         log_probs.exp().sum(1), torch.ones(4, dtype=torch.float64), atol=1e-11, rtol=0
@@ -129,7 +129,9 @@ def test_without_observations_every_method_is_the_base(method: str) -> None:
     hidden = queries(3, 5, context)
     base = context.head.logits(hidden).log_softmax(1)
     assert torch.allclose(
-        adapter_of(context, METHODS[method].rule(toy.SETTINGS)).predict(hidden), base, atol=1e-6
+        adapter_of(context, METHODS[method].predictor(toy.SETTINGS)).predict(hidden),
+        base,
+        atol=1e-6,
     )
 
 
@@ -140,10 +142,10 @@ def test_predict_is_pure_and_the_order_of_methods_is_irrelevant(
 ) -> None:
     context = filled(make)
     rules = {
-        method: METHODS[method].rule(toy.LEARNED.replaced(configured(form)[MbpaConfig]))
+        method: METHODS[method].predictor(toy.LEARNED.replaced(configured(form)[MbpaConfig]))
         for method in RULES
     }
-    context.learn_shares(rules.values())
+    context.learn_mixture_weights(rules.values())
     toy.observe(context, queries(9, 6, context), torch.arange(6))  # something is learned
     hidden = queries(1, 6, context)
     kept = hidden.clone()
@@ -170,7 +172,7 @@ def test_update_changes_and_reset_restores_bit_for_bit(
     method: str, make: MemoryMaker, config: MethodSettings
 ) -> None:
     context = filled(make, entries=0)
-    rule = METHODS[method].rule(config)
+    rule = METHODS[method].predictor(config)
     adapter = adapter_of(context, rule)
     # old and new classes
     hidden, labels = toy.randn(5, 30, toy.DIM), torch.arange(WIDE - 40, WIDE - 10)
@@ -178,7 +180,7 @@ def test_update_changes_and_reset_restores_bit_for_bit(
     fresh = adapter.predict(hidden[:5]).clone()
     adapter.update(hidden, labels)
     learnt = adapter.predict(hidden[:5]).clone()
-    assert torch.equal(learnt, fresh) == (rule.needs == Needs()), (
+    assert torch.equal(learnt, fresh) == (rule.requirements == Requirements()), (
         "only the base ignores what was observed"
     )
     adapter.reset()
@@ -208,7 +210,7 @@ def test_rows_scored_together_or_alone_are_the_same(
     method: str, make: MemoryMaker, form: str
 ) -> None:
     context = filled(make)
-    rule = METHODS[method].rule(configured(form))
+    rule = METHODS[method].predictor(configured(form))
     hidden = queries(2, 7, context)
     together = rule.log_probs(EvalBatch(hidden, context))
     alone = torch.cat([rule.log_probs(EvalBatch(row[None], context)) for row in hidden])
@@ -222,7 +224,7 @@ def test_rows_scored_together_or_alone_are_the_same(
 @every_method
 def test_the_answer_is_only_looked_up(method: str) -> None:
     context = filled(MEMORIES["flat"])
-    adapter = adapter_of(context, METHODS[method].rule(toy.SETTINGS))
+    adapter = adapter_of(context, METHODS[method].predictor(toy.SETTINGS))
     hidden = queries(4, 6, context)
     repeated = hidden[:1].expand(WIDE, -1).contiguous()
     # each class as the answer to one query

@@ -10,7 +10,7 @@ import torch
 from hebblm.adapt.methods import METHODS, SECTIONS
 from hebblm.adapt.methods.best import BestConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
-from hebblm.adapt.methods.rule import dotted
+from hebblm.adapt.methods.predictor import dotted
 from hebblm.adapt.settings import MethodSettings, Section
 
 from ..support import toy
@@ -43,7 +43,7 @@ def test_with_every_share_and_rate_at_zero_each_method_is_the_base(
     context = filled(MEMORIES["flat"], dtype)
     hidden = queries(6, 6, context)
     base = context.head.logits(hidden).log_softmax(1)
-    found = adapter_of(context, METHODS[method].rule(weightless())).predict(hidden)
+    found = adapter_of(context, METHODS[method].predictor(weightless())).predict(hidden)
     if method in COMBINED:  # an interpolation of two equal distributions
         assert torch.allclose(found, base, atol=1e-6 if dtype is torch.float32 else 1e-13)
     else:
@@ -57,7 +57,7 @@ def test_gamma_zero_is_the_base_in_both_forms_of_mixture(form: str, scale: str) 
     context = filled(MEMORIES["flat"])
     hidden = queries(7, 6, context)
     config = toy.SETTINGS.replaced(MixtureConfig(0.8, 0.0, form, scale))  # type: ignore[arg-type]
-    found = adapter_of(context, METHODS["mixture"].rule(config)).predict(hidden)
+    found = adapter_of(context, METHODS["mixture"].predictor(config)).predict(hidden)
     assert torch.equal(found, context.head.logits(hidden).log_softmax(1))
 
 
@@ -68,5 +68,7 @@ def test_a_combination_at_its_ends_is_one_of_its_parts(whole: str) -> None:
     (own,) = (kind for kind in METHODS[whole].settings if kind.section == dotted(whole))
     for weight, part in zip((1.0, 0.0), METHODS[whole].parts, strict=True):
         ends = toy.SETTINGS.replaced(own(weight))  # type: ignore[call-arg]
-        found = adapter_of(context, METHODS[whole].rule(ends)).predict(hidden)
-        assert torch.equal(found, adapter_of(context, METHODS[part].rule(ends)).predict(hidden))
+        found = adapter_of(context, METHODS[whole].predictor(ends)).predict(hidden)
+        assert torch.equal(
+            found, adapter_of(context, METHODS[part].predictor(ends)).predict(hidden)
+        )

@@ -50,7 +50,7 @@ def run(  # noqa: PLR0913 - each names one case of the contract
         memory.add(keys, torch.arange(stored) % toy.WORDS)
         memory.mark_base()
     context = toy.context_of(base, memory, stream, k=k, window=17)
-    rules = {method: METHODS[method].rule(config) for method in STATIC_METHODS}
+    rules = {method: METHODS[method].predictor(config) for method in STATIC_METHODS}
     return evaluate(
         base, [context], rules, stream, UnionVocabulary(), Schedule(every, write=write,
         read_ahead=at_once)

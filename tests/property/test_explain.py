@@ -17,7 +17,7 @@ import torch
 
 import hebblm
 from hebblm.adapt.batch import EvalBatch
-from hebblm.adapt.components import owned, shares
+from hebblm.adapt.components import mixture_weights, owned
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.base import Unadapted
 from hebblm.adapt.methods.cache import Cache
@@ -27,7 +27,7 @@ from hebblm.adapt.methods.knn import KnnLM
 from hebblm.adapt.methods.mbpa import Mbpa
 from hebblm.adapt.methods.memory_mixture import Mixed, RememberedLabels
 from hebblm.adapt.methods.ngram import Ngram
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.errors import UserError
 from hebblm.memory.ngrams import LONG, LONG_FROM, SHORT
 from hebblm.reader.explain import AROUND, MOST, Explanation, MemoryEntry, explanation_tables
@@ -89,9 +89,9 @@ class Plain:
         self.entries: dict[int, float] = defaultdict(float)
         self.near: dict[int, float] = {}
 
-    def add(self, rule: Rule, share: float = 1.0) -> Plain:
+    def add(self, rule: Predictor, share: float = 1.0) -> Plain:
         if isinstance(rule, Mixed | Gated):
-            for part, own in zip(rule.rules, self.weights_of(rule), strict=True):
+            for part, own in zip(rule.predictors, self.weights_of(rule), strict=True):
                 self.add(part, share * own)
             return self
         if isinstance(rule, Unadapted) or not self.labels:
@@ -109,7 +109,7 @@ class Plain:
         else:
             self.shares[rule.name] += share * float(rule.log_probs(self.batch)[0, self.word].exp())
             if isinstance(rule, Mbpa | Hebb):
-                self.near = self.closeness(rule.config if isinstance(rule, Mbpa) else rule.mbpa)
+                self.near = self.kernel_weight(rule.config if isinstance(rule, Mbpa) else rule.mbpa)
         return self
 
     def weights_of(self, rule: Mixed | Gated) -> list[float]:
@@ -117,7 +117,9 @@ class Plain:
         if rule in self.batch.context.learners:
             learned = self.batch.learned(rule)[0][0]  # after the question's own context
         if isinstance(rule, Gated):
-            found: list[float] = learned.log_shares(rule.features(self.batch))[0].exp().tolist()
+            found: list[float] = (
+                learned.log_mixture_weights(rule.features(self.batch))[0].exp().tolist()
+            )
             return found
         return (
             [*learned.value] if learned is not None else [float(rule.share), 1 - float(rule.share)]
@@ -170,7 +172,7 @@ class Plain:
             rest *= sum(taken.values()) / len(behind)
         return rest, given
 
-    def closeness(self, config: Any) -> dict[int, float]:
+    def kernel_weight(self, config: Any) -> dict[int, float]:
         near = self.nearest()
         unit = (
             sum(distance for distance, _ in near) / len(near) if config.scale == "relative" else 1.0
@@ -259,8 +261,8 @@ def test_shares_and_entries_are_those_of_plain_sums(
 @every_method
 def test_the_share_of_a_component_in_a_token_is_that_of_the_word(method: str) -> None:
     context = filled(MEMORIES["flat"], torch.float64)
-    rule = METHODS[method].rule(toy.LEARNED)
-    context.learn_shares([rule])
+    rule = METHODS[method].predictor(toy.LEARNED)
+    context.learn_mixture_weights([rule])
     toy.observe(context, queries(9, 6, context), torch.arange(6))
     hidden, targets = queries(1, 6, context), torch.tensor([0, 3, 5, 560, 17, 2])
     found = owned(rule, EvalBatch(hidden, context), targets)
@@ -268,7 +270,7 @@ def test_the_share_of_a_component_in_a_token_is_that_of_the_word(method: str) ->
         torch.stack([*found.values()]).sum(0), torch.ones(6, dtype=torch.float64)
     )
     for row, target in enumerate(targets.tolist()):
-        given = shares(rule, EvalBatch(hidden[row : row + 1], context))
+        given = mixture_weights(rule, EvalBatch(hidden[row : row + 1], context))
         whole = sum(float(part[target]) for part in given.values())
         # a rate that is too large leaves nothing to some words
         for name, part in given.items() if whole else ():
@@ -435,9 +437,9 @@ def test_entries_in_equal_text_stand_in_one_row_and_the_heaviest_row_comes_first
         MemoryEntry(weight, "a.txt", token, before, " .", "list")
         for weight, token, before in ((0.3, 90, "one"), (0.2, 70, "two"), (0.15, 50, "two"))
     )
-    found = Explanation("list", 0.8, 0.1, {"knn": 0.8}, entries, by_closeness=False)
+    found = Explanation("list", 0.8, 0.1, {"knn": 0.8}, entries, by_kernel_weight=False)
     table = explanation_tables("now", [found], str)[1]
-    assert table.rows == (
+    assert tuple(table.cells()) == (
         ("list", pytest.approx(35), "a.txt, token 70 and 1 more", "two[list] ."),
         ("list", pytest.approx(30), "a.txt, token 90", "one[list] ."),
     )

@@ -78,7 +78,7 @@ def acts(draw: random.Random, method: str, count: int, *, mixed: bool) -> list[A
                 "cut",
                 "stopped",
             ],
-            [5, 2, 2, 0 if METHODS[method].moving else 2, 1, 1, 2, not mixed, not mixed],
+            [5, 2, 2, 0 if METHODS[method].uses_dynamic_base else 2, 1, 1, 2, not mixed, not mixed],
         )[0]
         act = Act(kind, draw.choice([GONE, GONE, *NAMES]), [text(draw, mixed=mixed)], number=number)
         if kind == "pieces":
@@ -93,7 +93,11 @@ def acts(draw: random.Random, method: str, count: int, *, mixed: bool) -> list[A
             act.options["most"] = draw.randint(1, 12)
         elif kind == "reopened":
             other = draw.choice(
-                [name for name in METHODS if METHODS[name].moving == METHODS[method].moving]
+                [
+                    name
+                    for name in METHODS
+                    if METHODS[name].uses_dynamic_base == METHODS[method].uses_dynamic_base
+                ]
             )
             act.options["method"] = draw.choice([None, None, other])
         found.append(act)
@@ -164,7 +168,7 @@ def test_a_reader_that_forgets_is_one_that_never_read(
 ) -> None:
     monkeypatch.setattr(Journal, "now", lambda self: self.time or CLOCK[0])
     lm, draw = model(kind), random.Random(f"{kind} {method} {seed}")
-    settings = settings_of(METHODS[method].moving)
+    settings = settings_of(METHODS[method].uses_dynamic_base)
     options: dict[str, Any] = {"update_every": draw.choice([3, 8]), "k": 7, "settings": settings}
     mixed = draw.random() < 0.5
     before, after = (acts(draw, method, count, mixed=mixed) for count in (6, 2))
@@ -172,7 +176,7 @@ def test_a_reader_that_forgets_is_one_that_never_read(
         draw.randint(0, 6), Act("read", GONE, [text(draw, mixed=mixed) + " jabberwock"], number=99)
     )
     reader = done(lm.reader(method, **options), before, tmp_path)
-    reader.forget(GONE, replay=METHODS[method].moving)
+    reader.forget(GONE, replay=METHODS[method].uses_dynamic_base)
     other = done(lm.reader(method, **options), before, tmp_path / "other", GONE)
     assert reader.documents() == other.documents()
     for name, one in (("one", reader), ("other", other)):

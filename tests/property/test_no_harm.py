@@ -66,7 +66,7 @@ def misleading(count: int) -> np.ndarray:
 
 def losses(text: np.ndarray) -> dict[str, np.ndarray]:
     settings = MethodSettings()
-    rules = {name: METHODS[name].rule(settings) for name in ("lstm", "ngram", "best")}
+    rules = {name: METHODS[name].predictor(settings) for name in ("lstm", "ngram", "best")}
     base = toy.base_of(toy.tiny_model())
     context = toy.context_of(base, RingMemory(toy.DIM, 2000), toy.stream_of(text), window=20_000)
     return evaluate(

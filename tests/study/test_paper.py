@@ -13,7 +13,7 @@ from ..unit.report.samples import sample_result
 def test_paper_numbers_stand_beside_ours() -> None:
     result = sample_result(300, source="wt2", target="wt2")
     main, frequency = paper_tables(result)
-    rows = {row[0]: row for row in main.rows}
+    rows = {row[0]: row for row in main.cells()}
     assert rows["Mixture+Hebb"][1] == 49.66
     assert rows["Mixture+Hebb"][2] == result.methods["mixture+hebb"].perplexity
     assert rows["Mixture+Hebb"][3] == pytest.approx(math.log(65.44 / 49.66))
@@ -22,13 +22,13 @@ def test_paper_numbers_stand_beside_ours() -> None:
     )
     assert rows["Base"][3] is None
     assert rows["kNN-LM"][1] is None
-    assert [row[:3] for row in frequency.rows][2] == ("Hebb", "paper", 4676.85)
-    assert [row[1] for row in frequency.rows] == ["paper", "here", "paper", "here"]
+    assert [row[:3] for row in frequency.cells()][2] == ("Hebb", "paper", 4676.85)
+    assert [row[1] for row in frequency.cells()] == ["paper", "here", "paper", "here"]
 
 
 def test_paper_across_domains_in_nats() -> None:
     (table,) = paper_tables(sample_result(300))
-    hebb = next(row for row in table.rows if row[0] == "Hebb")
+    hebb = next(row for row in table.cells() if row[0] == "Hebb")
     assert hebb[1] == 5.99
     assert hebb[3] == pytest.approx(6.41 - 5.99)
     assert hebb[5] == 10.36
@@ -56,6 +56,6 @@ def test_two_infinite_losses_have_no_difference() -> None:
         name: replace(item, nll=math.inf, perplexity=math.inf) if name != "mbpa" else item
         for name, item in result.methods.items()
     }
-    gains = {row[0]: row[4] for row in paper_tables(replace(result, methods=infinite))[0].rows}
+    gains = {row[0]: row[4] for row in paper_tables(replace(result, methods=infinite))[0].cells()}
     assert gains["Hebb"] is None
     assert gains["MbPA"] == math.inf

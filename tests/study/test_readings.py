@@ -65,7 +65,7 @@ def test_every_effect_is_that_of_an_evaluation_under_that_reading(
     by = {(each.reading, each.method): each for each in found.effects if not each.values}
     for (reading, method), effect in by.items():
         settings = SETTINGS.changed(CHOICES.get(reading, {}))
-        rules = {method: METHODS[method].rule(settings.methods)}
+        rules = {method: METHODS[method].predictor(settings.methods)}
         nll = shared_pass(scenario(), rules, settings).scores.nll[method].astype(np.float64).mean()
         assert effect.nll == pytest.approx(nll, abs=1e-6), (reading, method)
         assert effect.change == pytest.approx(nll - by[DEFAULT, method].nll, abs=1e-6)
@@ -92,7 +92,7 @@ def test_a_tuned_reading_is_the_best_of_what_its_method_tries(
                 continue
             settings = [SETTINGS.changed({**CHOICES.get(reading, {}), **point}) for point in tried]
             losses = [
-                shared_pass(scenario(), {method: METHODS[method].rule(each.methods)}, each)
+                shared_pass(scenario(), {method: METHODS[method].predictor(each.methods)}, each)
                 .scores.nll[method]
                 .mean()
                 for each in settings
@@ -133,7 +133,7 @@ def test_the_content_of_the_memory_is_a_reading_of_every_method(
 
 
 def test_a_nan_is_never_the_best_of_what_a_reading_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried = [{"mbpa.pull": pull} for pull in (0.1, 0.2, 0.3)]
+    tried = [{"mbpa.l2_to_base": l2_to_base} for l2_to_base in (0.1, 0.2, 0.3)]
     monkeypatch.setattr(module, "OWN", {"mbpa": tried})
     replay = SimpleNamespace(
         scenario=scenario(),
@@ -142,7 +142,7 @@ def test_a_nan_is_never_the_best_of_what_a_reading_tries(monkeypatch: pytest.Mon
         },
     )
     best = module._tuned(replay, SETTINGS, {(DEFAULT, "mbpa"): {}})  # type: ignore[arg-type]
-    assert best[DEFAULT, "mbpa"][0] == {"mbpa.pull": 0.3}
+    assert best[DEFAULT, "mbpa"][0] == {"mbpa.l2_to_base": 0.3}
 
 
 def test_intervals_are_those_of_the_difference() -> None:
@@ -160,7 +160,7 @@ def test_intervals_are_those_of_the_difference() -> None:
     table = readings_table(
         {"a": Readings({"source": "s", "target": "s", "split": "valid"}, {}, (effect, worst), {})}
     )
-    assert [row[2] for row in table.rows] == ["+0.200*", "inf"]
+    assert [row[2] for row in table.cells()] == ["+0.200*", "inf"]
 
 
 def test_what_has_no_readings_is_refused() -> None:

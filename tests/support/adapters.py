@@ -8,7 +8,7 @@ from torch import Tensor
 
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.adapt.settings import MethodSettings
 from hebblm.online.session import FixedHead, OnlineSession, SessionAdapter
 from hebblm.types import OutputHead
@@ -23,9 +23,9 @@ def _rules() -> list[str]:
     """The methods, each rule once: over dynamic evaluation a method has the rule that it has over
     any other base.
     """
-    found: dict[str, Rule] = {}
+    found: dict[str, Predictor] = {}
     for name, method in METHODS.items():
-        rule = method.rule(toy.LEARNED)
+        rule = method.predictor(toy.LEARNED)
         if rule not in found.values():
             found[name] = rule
     return list(found)
@@ -41,7 +41,7 @@ every_method_in_each_of_its_forms = pytest.mark.parametrize(
         (name, form)
         for name in RULES
         for form in ("fast", "exact")
-        if form == "fast" or METHODS[name].rule(toy.SETTINGS).needs.descents
+        if form == "fast" or METHODS[name].predictor(toy.SETTINGS).requirements.descents
     ],
 )
 both_dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["fp32", "fp64"])
@@ -89,7 +89,7 @@ def queries(seed: int, count: int, context: Context) -> Tensor:
     return hidden
 
 
-def adapter_of(context: Context, rule: Rule) -> SessionAdapter:
+def adapter_of(context: Context, rule: Predictor) -> SessionAdapter:
     """Return the adapter of one rule in a context; several may share one: one of them is updated
     for all.
     """

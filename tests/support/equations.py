@@ -26,7 +26,7 @@ def knn_log_probs(
     """Mix the base with the neighbours' labels, weighted by ``exp(-||h - h_k||^2 / T)`` (Khandelwal
     2020).
     """
-    checks.some_neighbors(neighbors)
+    checks.some_neighbors(neighbors.values)
     checks.above_zero("temperature", temperature)
     distances = neighbors.distances.to(hidden.dtype)
     scores = log_weights(-distances, neighbors.mask, sharpness=1 / temperature, scale=scale)

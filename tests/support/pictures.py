@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
-from hebblm.report.plots import Kind, render
+from hebblm.report.plots.drawing import Kind, render
 
 __all__ = ["blank", "render"]
 

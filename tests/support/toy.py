@@ -23,7 +23,7 @@ from hebblm.adapt.methods.knn import KnnConfig
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.ngram import Ngram, NgramConfig
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.observers import Observer
@@ -47,8 +47,8 @@ SETTINGS = MethodSettings(
     CacheConfig(window=30, theta=0.7, gamma=0.2),
     KnnConfig(temperature=0.5, gamma=0.3),
     MixtureConfig(theta=0.8, gamma=0.25),
-    MbpaConfig(optimizer="sgd", lr=0.3, steps=3, pull=0.0, weight=1.0),
-    HebbConfig(beta=0.6, eta=0.4, closeness="raw"),
+    MbpaConfig(optimizer="sgd", lr=0.3, steps=3, l2_to_base=0.0, weight=1.0),
+    HebbConfig(beta=0.6, eta=0.4, kernel_weight="raw"),
     MixtureMbpaConfig(0.35),
     MixtureHebbConfig(0.45),
     BestConfig(short=5, medium=15, long=30, lr=0.0),
@@ -143,7 +143,7 @@ def context_of(
 
 def counting(context: Context) -> Context:
     """The same context, which counts n-grams."""
-    context.learn_shares([Ngram(SETTINGS[NgramConfig])])
+    context.learn_mixture_weights([Ngram(SETTINGS[NgramConfig])])
     return context
 
 
@@ -232,12 +232,12 @@ def alone(
 def observe(context: Context, hidden: Tensor, targets: Tensor, *, write: bool = True) -> None:
     """Let a context take scored pairs (N, D), (N,) that were predicted alone."""
     observation = EvalBatch(hidden, context).observation(targets)
-    context.take(observation, write=write)
-    context.count(observation)
+    context.observe(observation, write=write)
+    context.count_ngrams(observation)
 
 
 def losses_of(
-    rules: Mapping[str, Rule], stream: EvaluationStream, *observers: Observer
+    rules: Mapping[str, Predictor], stream: EvaluationStream, *observers: Observer
 ) -> dict[str, np.ndarray]:
     """Return the losses (T,) of some rules, in double precision, updated every 20 tokens."""
     base = base_of(tiny_model().double())

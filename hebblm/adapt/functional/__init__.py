@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         anchored,
         gated_losses,
         label_entropy,
-        log_softmax_shares,
+        log_softmax_weights,
         placed,
     )
     from hebblm.adapt.functional.grouping import label_sums
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
         mixture_losses,
     )
     from hebblm.adapt.functional.mbpa import MbpaResult, mbpa_delta, mbpa_logits
+    from hebblm.adapt.functional.mixture_weights import OnlineMixtureWeights, log_mixture
     from hebblm.adapt.functional.mixtures import memory_mixture, mixture_from, mixture_log_probs
     from hebblm.adapt.functional.normalizers import log_normalizers, with_rows
     from hebblm.adapt.functional.rows import RowStats, row_stats
-    from hebblm.adapt.functional.scales import closeness, log_weights, relative_distances
-    from hebblm.adapt.functional.shares import LearnedShares, log_mixture
+    from hebblm.adapt.functional.scales import kernel_weight, log_weights, relative_distances
     from hebblm.adapt.solvers.problem import key_products
 
 __all__ = [
@@ -45,25 +45,25 @@ __all__ = [
     "CompactChange",
     "HebbianTerm",
     "LearnedGate",
-    "LearnedShares",
     "MbpaResult",
+    "OnlineMixtureWeights",
     "RowStats",
     "Scale",
     "anchored",
     "changed_losses",
-    "closeness",
     "gated_losses",
     "growth",
     "hebb_combine",
     "hebb_logits",
     "hebb_weights",
     "hebbian_term",
+    "kernel_weight",
     "key_products",
     "label_entropy",
     "label_sums",
     "log_mixture",
     "log_normalizers",
-    "log_softmax_shares",
+    "log_softmax_weights",
     "log_weights",
     "logit_sum_losses",
     "mbpa_delta",
@@ -92,6 +92,6 @@ if not TYPE_CHECKING:  # the type checker still reports a name that does not exi
             "normalizers",
             "rows",
             "scales",
-            "shares",
+            "mixture_weights",
         ),
     )

@@ -8,6 +8,8 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from hebblm import kernels
+
 
 @dataclass(frozen=True, slots=True)
 class CompactChange:
@@ -42,12 +44,12 @@ class CompactChange:
 
     def rows(self, index: Tensor | Sequence[int]) -> CompactChange:
         """Return the change of some queries, (m,) int64 or (N,) bool."""
-        return CompactChange(*(getattr(self, each.name)[index] for each in fields(self)))
+        return CompactChange(*(getattr(self, field.name)[index] for field in fields(self)))
 
     def put(self, index: Tensor, other: CompactChange) -> None:
         """Replace the change of some queries (m,), which follow the same number of classes."""
-        for each in fields(self)[2:]:  # all but the logits and their normaliser, which stay
-            getattr(self, each.name)[index] = getattr(other, each.name)
+        for field in fields(self)[2:]:  # all but the logits and their normaliser, which stay
+            getattr(self, field.name)[index] = getattr(other, field.name)
 
     def dense(self) -> Tensor:
         """Return the change (N, V) of all logits, nats."""
@@ -58,9 +60,23 @@ class CompactChange:
     def at(self, targets: Tensor) -> Tensor:
         """Return the change (N,) of one class of each query, (N,) int64, in nats."""
         same = self.classes == targets.unsqueeze(1)  # (N, C)
-        own = self.change.gather(1, same.int().argmax(1, keepdim=True)).squeeze(1)
+        followed = self.change.gather(1, same.int().argmax(1, keepdim=True)).squeeze(1)
         p = (self.logits.gather(1, targets.unsqueeze(1)).squeeze(1) - self.normalizer).exp()
-        return torch.where(same.any(1), own, self.moved * p / self.tail)
+        return torch.where(same.any(1), followed, self.moved * p / self.tail)
+
+    def losses(self, targets: Tensor, weights: Tensor) -> Tensor:
+        """Return how much the loss (N, W) of targets (N,) int64 grows at weights (N, W), nats."""
+        if len(targets) and kernels.takes(self.logits, self.change):
+            tails = torch.column_stack(
+                [self.moved, self.tail, self.mass, self.moments, self.largest]
+            )
+            grown, own = kernels.growths(
+                self.logits, self.normalizer, self.classes, self.log_p, self.change, tails,
+                targets, weights.float(),
+            )  # fmt: skip
+        else:
+            grown, own = self.growth(weights), self.at(targets)
+        return grown.to(own.dtype) - weights * own.unsqueeze(1)
 
     def growth(self, weights: Tensor) -> Tensor:
         """Return ``log sum_v p_v exp(w d_v)``, how much the logsumexp of the logits grows by w
@@ -77,7 +93,7 @@ class CompactChange:
             (N, W) float64, nats.
         """
         weights = weights.double()
-        own = self.log_p.double().unsqueeze(2) + self.change.double().unsqueeze(
+        scaled = self.log_p.double().unsqueeze(2) + self.change.double().unsqueeze(
             2
         ) * weights.unsqueeze(1)  # (N, C, W)
         x = self.moved.double().unsqueeze(1) * weights  # (N, W)
@@ -85,7 +101,7 @@ class CompactChange:
         # sum p exp(x q) = t (1 + x S2 + x^2 S3 / 2 + x^3 S4 / 6 + ...), p = t q and sum q = 1.
         series = x * (second + x / 2 * (third + x / 3 * fourth))
         tail = self.mass.double().unsqueeze(1) + self.tail.double().unsqueeze(1) * series
-        grown = torch.logaddexp(own.logsumexp(1), tail.clamp_min(0).log())
+        grown = torch.logaddexp(scaled.logsumexp(1), tail.clamp_min(0).log())
         left_out = self.mass.unsqueeze(1) * (x * self.largest.double().unsqueeze(1)) ** 4 / 24
         far = ~(left_out <= torch.finfo(self.logits.dtype).eps)  # also where it is not finite
         for row in far.any(1).nonzero().flatten().tolist():

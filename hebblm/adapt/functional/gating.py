@@ -37,18 +37,18 @@ def label_entropy(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
     return mass.sum(1)
 
 
-def gated_losses(losses: Tensor, log_shares: Tensor) -> Tensor:
+def gated_losses(losses: Tensor, log_mixture_weights: Tensor) -> Tensor:
     """Return ``-log sum_c w_c exp(-l_c)`` (N,) nats, +inf if every part gives the label probability
     0.
 
     Args:
         losses: (N, C) losses of the parts, nats.
-        log_shares: (N, C) log w.
+        log_mixture_weights: (N, C) log w.
     """
-    return -(log_shares - losses).logsumexp(1)
+    return -(log_mixture_weights - losses).logsumexp(1)
 
 
-def log_softmax_shares(features: Tensor, weights: Tensor) -> Tensor:
+def log_softmax_weights(features: Tensor, weights: Tensor) -> Tensor:
     """Return ``log softmax_c(sum_f W_cf x_f)`` (N, C).
 
     Each row is summed by itself, so that its bits do not depend on the others.
@@ -131,12 +131,12 @@ class LearnedGate:
         """Return features (N, 2F) of queries with features (N, F) at this place of the text."""
         return placed(features, features.new_tensor([self.nearness]))
 
-    def log_shares(self, features: Tensor) -> Tensor:
+    def log_mixture_weights(self, features: Tensor) -> Tensor:
         """Return log-shares (N, C) of queries with features (N, F); see :func:`anchored`."""
-        shares = log_softmax_shares(
+        mixture_weights = log_softmax_weights(
             self.placed(features), self.weights.expand(len(features), -1, -1)
         )
-        return anchored(shares, self.weights.new_tensor([self.odds]), self.anchor)
+        return anchored(mixture_weights, self.weights.new_tensor([self.odds]), self.anchor)
 
     def after(self, evidence: Sequence[Sequence[float]]) -> LearnedGate:
         """Return the gate after more tokens, given their losses under the parts, nats, and their
@@ -152,15 +152,17 @@ class LearnedGate:
         if not usable.any():
             return replace(self, place=place)
         losses, features = losses[usable], self.placed(features[usable])
-        shares = log_softmax_shares(features, self.weights.expand(len(losses), -1, -1))  # (n, C)
-        owned = (shares - losses).softmax(1)
-        change = owned - shares.exp()  # (n, C)
+        mixture_weights = log_softmax_weights(
+            features, self.weights.expand(len(losses), -1, -1)
+        )  # (n, C)
+        owned = (mixture_weights - losses).softmax(1)
+        change = owned - mixture_weights.exp()  # (n, C)
         # (C, 2F)
         squares = (change**2).t() @ features**2 + (0 if self.squares is None else self.squares)
         weights = self.weights + self.rate * (change.t() @ features) / (1 + squares).sqrt()
         odds, begun = self.odds, self.gain
         if self.anchor is not None:
-            gain = float((losses[:, self.anchor] - gated_losses(losses, shares)).sum())
+            gain = float((losses[:, self.anchor] - gated_losses(losses, mixture_weights)).sum())
             odds = max(-SURE, min(SURE, odds + gain))
             if self.place < BEGINNING:
                 begun += gain
@@ -175,7 +177,7 @@ class LearnedGate:
         )
 
     @property
-    def begun(self) -> LearnedGate:
+    def at_text_start(self) -> LearnedGate:
         """Return the gate for the beginning of another text.
 
         Its odds are those of earlier beginnings: a text counts as helped by the probability that
@@ -230,17 +232,17 @@ class LearnedGate:
         )
 
 
-def anchored(log_shares: Tensor, odds: Tensor, anchor: int | None) -> Tensor:
+def anchored(log_mixture_weights: Tensor, odds: Tensor, anchor: int | None) -> Tensor:
     """Return the log-shares of the parts in the mixture of gate and anchor.
 
     Args:
-        log_shares: (N, C) log-shares of the gate.
+        log_mixture_weights: (N, C) log-shares of the gate.
         odds: (N,) or (1,) log-odds of the gate against the anchor, nats.
         anchor: number of the part; None changes nothing.
     """
     if anchor is None:
-        return log_shares
-    shares = log_shares + torch.nn.functional.logsigmoid(odds)[:, None]
-    whole = torch.nn.functional.logsigmoid(-odds).expand(len(shares))
-    shares[:, anchor] = torch.logaddexp(shares[:, anchor], whole)
-    return shares
+        return log_mixture_weights
+    mixture_weights = log_mixture_weights + torch.nn.functional.logsigmoid(odds)[:, None]
+    whole = torch.nn.functional.logsigmoid(-odds).expand(len(mixture_weights))
+    mixture_weights[:, anchor] = torch.logaddexp(mixture_weights[:, anchor], whole)
+    return mixture_weights

@@ -10,10 +10,9 @@ from torch import Tensor
 
 from hebblm.adapt import checks
 from hebblm.adapt.checks import LrUnits, Scale
-from hebblm.adapt.former import renamed
 from hebblm.adapt.functional.grouping import group_ids, group_sums
 from hebblm.adapt.functional.mbpa import Optimizer, Solver, mbpa_delta
-from hebblm.adapt.functional.scales import ClosenessNormalization, closeness
+from hebblm.adapt.functional.scales import KernelNormalization, kernel_weight
 from hebblm.adapt.solvers.problem import key_products
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
@@ -44,7 +43,7 @@ def hebbian_term(  # noqa: PLR0913 - the parameters of Eq. 4, by name
     *,
     eps: float,
     hebbian_classes: Tensor | None = None,
-    closeness_normalization: ClosenessNormalization = "raw",
+    kernel_normalization: KernelNormalization = "raw",
     bias: bool = True,
     products: Tensor | None = None,
     groups: Tensor | None = None,
@@ -62,7 +61,7 @@ def hebbian_term(  # noqa: PLR0913 - the parameters of Eq. 4, by name
         hidden: (N, D) queries.
         eps: the constant in c_k, above 0.
         hebbian_classes: (V,) bool, the labels that make up N^new; None for all.
-        closeness_normalization: ``raw`` c_k, or scaled to ``sum`` 1 or ``max`` 1.
+        kernel_normalization: ``raw`` c_k, or scaled to ``sum`` 1 or ``max`` 1.
         bias: whether the head has a bias to change.
         products: (N, K) ``h_k . h``, if known.
         groups: (N, K) int64 groups of the labels, if known, see
@@ -75,12 +74,12 @@ def hebbian_term(  # noqa: PLR0913 - the parameters of Eq. 4, by name
     Raises:
         UserError: eps <= 0, or K = 0.
     """
-    checks.some_neighbors(neighbors)
-    weights = closeness(
+    checks.some_neighbors(neighbors.values)
+    weights = kernel_weight(
         neighbors.distances,
         neighbors.mask,
         eps=eps,
-        normalization=closeness_normalization,
+        normalization=kernel_normalization,
         scale=scale,
     ).to(hidden.dtype)
     member = neighbors.mask
@@ -89,8 +88,8 @@ def hebbian_term(  # noqa: PLR0913 - the parameters of Eq. 4, by name
     products = key_products(hidden, neighbors.keys) if products is None else products
     lifts = products + float(bias)  # h_k . h + 1 (N, K)
     if scale == "relative":
-        own = hidden.square().sum(1, keepdim=True) + float(bias)  # (N, 1)
-        lifts = lifts / own.clamp_min(torch.finfo(own.dtype).tiny)
+        query_products = hidden.square().sum(1, keepdim=True) + float(bias)  # (N, 1)
+        lifts = lifts / query_products.clamp_min(torch.finfo(query_products.dtype).tiny)
     groups = group_ids(neighbors.values) if groups is None else groups
     # One after the other: torch would divide them among threads, which costs more than it saves.
     sizes = group_sums(groups, member.to(lifts))
@@ -170,7 +169,6 @@ def hebb_combine(
     return logits.scatter_add_(1, term.labels, looked_up(weights, term.labels) * change)
 
 
-@renamed(rate="lr_units", method="solver")
 def hebb_logits(  # noqa: PLR0913 - the parameters of Eq. 4, 5 and 7, by name
     hidden: Tensor,
     neighbors: Neighbors,
@@ -188,8 +186,8 @@ def hebb_logits(  # noqa: PLR0913 - the parameters of Eq. 4, 5 and 7, by name
     optimizer: Optimizer = "sgd",
     weighting: Literal["dynamic"] | float = "dynamic",
     mbpa: bool = True,
-    pull: float = 0.0,
-    closeness_normalization: ClosenessNormalization = "raw",
+    l2_to_base: float = 0.0,
+    kernel_normalization: KernelNormalization = "raw",
     lr_units: LrUnits = "guarded",
     scale: Scale = "absolute",
 ) -> Tensor:
@@ -215,8 +213,8 @@ def hebb_logits(  # noqa: PLR0913 - the parameters of Eq. 4, 5 and 7, by name
         optimizer: as in :func:`mbpa_logits`.
         weighting: ``dynamic`` as above, or one constant E within [0, 1] (variant v3).
         mbpa: False discards the gradient-based change and adds ``eta D_i`` alone (variant v1).
-        pull: as in :func:`mbpa_logits`.
-        closeness_normalization: as in :func:`mbpa_logits`, for both terms.
+        l2_to_base: as in :func:`mbpa_logits`.
+        kernel_normalization: as in :func:`mbpa_logits`, for both terms.
         lr_units: as in :func:`mbpa_logits`.
         scale: of the Hebbian term, as in :func:`hebbian_term`, and of the closeness in MbPA.
 
@@ -233,7 +231,7 @@ def hebb_logits(  # noqa: PLR0913 - the parameters of Eq. 4, 5 and 7, by name
         hidden,
         eps=eps,
         hebbian_classes=hebbian_classes,
-        closeness_normalization=closeness_normalization,
+        kernel_normalization=kernel_normalization,
         bias=head.bias is not None,
         products=products,
         groups=groups,
@@ -252,8 +250,8 @@ def hebb_logits(  # noqa: PLR0913 - the parameters of Eq. 4, 5 and 7, by name
         eps=eps,
         solver=solver,
         optimizer=optimizer,
-        pull=pull,
-        closeness_normalization=closeness_normalization,
+        l2_to_base=l2_to_base,
+        kernel_normalization=kernel_normalization,
         lr_units=lr_units,
         scale=scale,
         products=products,

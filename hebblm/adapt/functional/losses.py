@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt import checks
-from hebblm.adapt.functional.shares import mixed
+from hebblm.adapt.functional.mixture_weights import mixed
 from hebblm.runtime.blocks import blocks
 
 # If less than this is left of the old normaliser, the new one is a difference of nearly equal
@@ -53,8 +53,8 @@ def mixture_losses(
     """
     if scores.shape[1] == 0:
         return base
-    found = -mixed(-memory_losses(scores, labels, mask, targets), -base, weight)
-    return torch.where(mask.any(1), found, base)
+    losses = -mixed(-memory_losses(scores, labels, mask, targets), -base, weight)
+    return torch.where(mask.any(1), losses, base)
 
 
 def logit_sum_losses(
@@ -99,11 +99,13 @@ def _matching(scores: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
     summed.
     """
     row, column = (labels == targets[:, None]).nonzero(as_tuple=True)
-    found = scores[row, column]
-    peaks = scores.new_full((len(scores),), -torch.inf).scatter_reduce_(0, row, found, "amax")
+    scores_there = scores[row, column]
+    peaks = scores.new_full((len(scores),), -torch.inf).scatter_reduce_(
+        0, row, scores_there, "amax"
+    )
     # an entry out of sight is -inf, and so may be the peak
     safe = peaks.clamp_min(torch.finfo(peaks.dtype).min)
-    sums = torch.zeros_like(peaks).scatter_add_(0, row, (found - safe[row]).exp())
+    sums = torch.zeros_like(peaks).scatter_add_(0, row, (scores_there - safe[row]).exp())
     return safe + sums.log()
 
 
@@ -133,19 +135,21 @@ def changed_losses(
     Returns:
         (N,) nats.
     """
-    held = dense.gather(1, labels) - normalizer[:, None]  # log p_i (N, K)
+    label_log_probs = dense.gather(1, labels) - normalizer[:, None]  # log p_i (N, K)
     # (N,) new over old normaliser, less 1
-    moved = torch.where(chosen, (held + changes).exp() - held.exp(), 0).sum(1)
+    moved = torch.where(chosen, (label_log_probs + changes).exp() - label_log_probs.exp(), 0).sum(1)
     grown = moved.double().log1p()
     # One query at a time: the bits of a sum may depend on the number of sums.
     for row in (~((moved > DOUBTFUL) & (moved < torch.inf))).nonzero().flatten().tolist():
-        here = chosen[row]
-        logits = dense[row].double().index_add(0, labels[row, here], changes[row, here].double())
+        in_row = chosen[row]
+        logits = (
+            dense[row].double().index_add(0, labels[row, in_row], changes[row, in_row].double())
+        )
         grown[row] = logits.logsumexp(0) - normalizer[row]
     # the target's change (N,)
-    own = torch.where(chosen & (labels == targets[:, None]), changes, 0).sum(1)
+    change_of_target = torch.where(chosen & (labels == targets[:, None]), changes, 0).sum(1)
     plain = normalizer - dense.gather(1, targets[:, None]).squeeze(1)
-    return (plain + grown - own).to(dense.dtype)
+    return (plain + grown - change_of_target).to(dense.dtype)
 
 
 def growth(logits: Tensor, normalizer: Tensor, change: Tensor, weights: Tensor) -> Tensor:
@@ -166,13 +170,15 @@ def growth(logits: Tensor, normalizer: Tensor, change: Tensor, weights: Tensor) 
     """
     sums = weights.new_empty(weights.shape, dtype=logits.dtype)
     for block in blocks(3 * logits.element_size() * logits.shape[1], len(logits), logits.device):
-        held = logits[block] - normalizer[block, None]  # log p (n, V)
+        log_probs = logits[block] - normalizer[block, None]  # log p (n, V)
         for column in range(weights.shape[1]):
             weight = weights[block, column, None].to(logits.dtype)
-            torch.sum(torch.addcmul(held, change[block], weight).exp_(), 1, out=sums[block, column])
+            torch.sum(
+                torch.addcmul(log_probs, change[block], weight).exp_(), 1, out=sums[block, column]
+            )
     grown, limits = sums.log(), torch.finfo(logits.dtype)
     extreme = ~((sums > limits.tiny / limits.eps) & (sums < limits.max))
     for row, column in extreme.nonzero().tolist():
-        held = logits[row] + weights[row, column].to(logits.dtype) * change[row]
-        grown[row, column] = held.logsumexp(0) - normalizer[row]
+        changed = logits[row] + weights[row, column].to(logits.dtype) * change[row]
+        grown[row, column] = changed.logsumexp(0) - normalizer[row]
     return grown

@@ -12,17 +12,20 @@ from torch import Tensor
 
 from hebblm.adapt import checks
 from hebblm.adapt.checks import LrUnits, Scale
-from hebblm.adapt.former import renamed
 from hebblm.adapt.functional.changes import CompactChange, joined
 from hebblm.adapt.functional.grouping import group_ids
-from hebblm.adapt.functional.scales import ClosenessNormalization, closeness
+from hebblm.adapt.functional.rows import row_stats
+from hebblm.adapt.functional.scales import KernelNormalization, kernel_weight
+from hebblm.adapt.solvers import compiled
 from hebblm.adapt.solvers.exact import solve_exact
 from hebblm.adapt.solvers.fast import active_sizes, narrow, solve_fast
 from hebblm.adapt.solvers.newton import solve_newton
 from hebblm.adapt.solvers.problem import Descent, Problem, Solution, key_products
 from hebblm.adapt.solvers.rmsprop import solve_rmsprop
 from hebblm.errors import UserError
-from hebblm.runtime.blocks import blocks, side_by_side
+from hebblm.memory.base import squared
+from hebblm.memory.found import Found
+from hebblm.runtime.blocks import blocks, in_parallel
 from hebblm.types import Neighbors, OutputHead
 
 Solver = Literal["exact", "fast"]
@@ -35,13 +38,13 @@ class MbpaResult:
 
     Args:
         change: of the logits, (N, V) in nats or compact; zero for a query without neighbours.
-        rose: (N,) bool, queries whose neighbours' loss rose at the given rate.
-        stabilized: (N,) bool, queries among them that were run again at a stable rate.
+        loss_increased: (N,) bool, queries whose neighbours' loss rose at the given rate.
+        retried: (N,) bool, queries among them that were run again at a stable rate.
     """
 
     change: Tensor | CompactChange
-    rose: Tensor
-    stabilized: Tensor
+    loss_increased: Tensor
+    retried: Tensor
 
     @property
     def delta(self) -> Tensor:
@@ -49,11 +52,10 @@ class MbpaResult:
         return self.change.dense() if isinstance(self.change, CompactChange) else self.change
 
 
-@renamed(rate="lr_units", method="solver")
 @torch.no_grad()
 def mbpa_delta(  # noqa: PLR0913 - the parameters of Eq. 5, by name
     hidden: Tensor,
-    neighbors: Neighbors,
+    neighbors: Neighbors | Found,
     head: OutputHead,
     base_logits: Tensor,
     *,
@@ -63,31 +65,37 @@ def mbpa_delta(  # noqa: PLR0913 - the parameters of Eq. 5, by name
     lr_units: LrUnits = "guarded",
     solver: Solver = "exact",
     optimizer: Optimizer = "sgd",
-    pull: float = 0.0,
-    closeness_normalization: ClosenessNormalization = "raw",
+    l2_to_base: float = 0.0,
+    kernel_normalization: KernelNormalization = "raw",
     scale: Scale = "absolute",
     products: Tensor | None = None,
     groups: Tensor | None = None,
     normalizers: Tensor | None = None,
-    states: Callable[[Tensor], Tensor] | None = None,
+    signed_sqrt: bool = False,
 ) -> MbpaResult:
     """Return the change of the logits that :func:`mbpa_logits` adds to ``base_logits`` (N, V).
 
     Equation, arguments and errors are those of :func:`mbpa_logits`. Several adapters can share the
     base logits, their logsumexp ``normalizers`` (N,), the ``products`` ``h_k . h`` (N, K) and the
-    labels' ``groups`` (N, K), see :func:`hebblm.adapt.functional.grouping.group_ids`. If a memory's
-    keys are not states, ``states`` turns keys (n, K, D) into states, a few queries at a time.
+    labels' ``groups`` (N, K), see :func:`hebblm.adapt.functional.grouping.group_ids`. The keys of
+    ``neighbors`` that a search found are read from the memory, a few queries at a time.
+    ``signed_sqrt`` keys are square roots of states.
     """
     checks.precise(head.weight)
-    checks.some_neighbors(neighbors)
+    checks.some_neighbors(neighbors.values)
     solve = _solver(
-        lr=lr, steps=steps, lr_units=lr_units, solver=solver, optimizer=optimizer, pull=pull
+        lr=lr,
+        steps=steps,
+        lr_units=lr_units,
+        solver=solver,
+        optimizer=optimizer,
+        l2_to_base=l2_to_base,
     )
-    weights = closeness(
+    weights = kernel_weight(
         neighbors.distances,
         neighbors.mask,
         eps=eps,
-        normalization=closeness_normalization,
+        normalization=kernel_normalization,
         scale=scale,
     )
     # c_k / |N| (N, K)
@@ -95,28 +103,43 @@ def mbpa_delta(  # noqa: PLR0913 - the parameters of Eq. 5, by name
     rises = torch.zeros_like(neighbors.mask[:, 0])
     if steps == 0 or (lr == 0 and optimizer != "newton") or not len(hidden):
         return MbpaResult(torch.zeros_like(base_logits), rises, rises.clone())
+    newton = optimizer == "newton" and solver == "fast"
+    if newton and compiled.applies(hidden, neighbors, head, base_logits):
+        known = row_stats(base_logits).normalizer if normalizers is None else normalizers
+        change, rises = compiled.solve(
+            hidden, neighbors, head, base_logits, known, weights,
+            signed_sqrt=signed_sqrt, l2_to_base=l2_to_base, steps=steps,
+        )  # fmt: skip
+        return MbpaResult(change, rises, torch.zeros_like(rises))
     solutions: list[tuple[Tensor, Solution]] = []
 
     def fill(rows: Tensor) -> None:
-        keys = neighbors.keys[rows].to(hidden.dtype)
-        keys = keys if states is None else states(keys)
+        keys = _keys(neighbors, rows, hidden.dtype)
+        keys = squared(keys) if signed_sqrt else keys
         solution = solve(
             _problem(
                 hidden, keys, neighbors, head, base_logits, weights, products, normalizers, rows
             )
         )
-        rises[rows] = solution.rose
+        rises[rows] = solution.loss_increased
         solutions.append((rows, solution))
 
     parts = list(_parts(hidden, neighbors, head, weights, groups, solver, optimizer))
     if solver == "fast":
-        side_by_side(fill, parts, hidden.device)
+        in_parallel(fill, parts, hidden.device)
     else:
         # A query may take gigabytes where all classes are followed: one at a time, by all threads.
         for rows in parts:
             fill(rows)
-    stabilized = rises.clone() if lr_units == "guarded" else torch.zeros_like(rises)
-    return MbpaResult(_change(base_logits, normalizers, solutions), rises, stabilized)
+    retried = rises.clone() if lr_units == "guarded" else torch.zeros_like(rises)
+    return MbpaResult(_change(base_logits, normalizers, solutions), rises, retried)
+
+
+def _keys(neighbors: Neighbors | Found, rows: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the keys (n, K, D) of some queries, (n,) int64."""
+    if isinstance(neighbors, Neighbors):
+        return neighbors.keys[rows].to(dtype)
+    return neighbors.keys(rows, dtype)
 
 
 def _change(
@@ -124,19 +147,20 @@ def _change(
 ) -> Tensor | CompactChange:
     """Return the change of all queries from those of parts of them."""
     compact = [
-        (rows, found.change) for rows, found in solutions if isinstance(found.change, CompactChange)
+        (rows, solution.change)
+        for rows, solution in solutions
+        if isinstance(solution.change, CompactChange)
     ]
     if len(compact) == len(solutions):
         known = base_logits.logsumexp(1) if normalizers is None else normalizers
         return joined(base_logits, known, compact)
     change = torch.zeros_like(base_logits)
-    for rows, found in solutions:
-        part = found.change
+    for rows, solution in solutions:
+        part = solution.change
         change[rows] = part.dense() if isinstance(part, CompactChange) else part
     return change
 
 
-@renamed(rate="lr_units", method="solver")
 def mbpa_logits(  # noqa: PLR0913 - the parameters of Eq. 5, by name
     hidden: Tensor,
     neighbors: Neighbors,
@@ -148,8 +172,8 @@ def mbpa_logits(  # noqa: PLR0913 - the parameters of Eq. 5, by name
     lr_units: LrUnits = "guarded",
     solver: Solver = "exact",
     optimizer: Optimizer = "sgd",
-    pull: float = 0.0,
-    closeness_normalization: ClosenessNormalization = "raw",
+    l2_to_base: float = 0.0,
+    kernel_normalization: KernelNormalization = "raw",
     scale: Scale = "absolute",
 ) -> Tensor:
     """Return each query's logits after memory-based parameter adaptation (Eq. 5, Sprechmann et al.
@@ -175,11 +199,11 @@ def mbpa_logits(  # noqa: PLR0913 - the parameters of Eq. 5, by name
         optimizer: ``newton`` goes to the optimum with a pull and has no rate, see
             :func:`solve_newton`; ``sgd`` is plain descent; ``rmsprop`` has a fresh state for each
             query and is slow.
-        pull: pull back to the base head. A step of descent takes ``lr pull`` of the change back, in
-            the unit of the rate. For newton it is above 0, in units of ``(lambda_max (trace -
-            lambda_max))^1/2``.
-        closeness_normalization: ``raw`` c_k, or scaled to ``sum`` 1 or ``max`` 1.
-        scale: of distances and eps in c_k, see :func:`closeness`.
+        l2_to_base: pull back to the base head. A step of descent takes ``lr l2_to_base`` of the
+            change back, in the unit of the rate. For newton it is above 0, in units of
+            ``(lambda_max (trace - lambda_max))^1/2``.
+        kernel_normalization: ``raw`` c_k, or scaled to ``sum`` 1 or ``max`` 1.
+        scale: of distances and eps in c_k, see :func:`kernel_weight`.
 
     Returns:
         (N, V) logits; the base logits for a query without neighbours.
@@ -200,8 +224,8 @@ def mbpa_logits(  # noqa: PLR0913 - the parameters of Eq. 5, by name
         lr_units=lr_units,
         solver=solver,
         optimizer=optimizer,
-        pull=pull,
-        closeness_normalization=closeness_normalization,
+        l2_to_base=l2_to_base,
+        kernel_normalization=kernel_normalization,
         scale=scale,
     )
     return base_logits + result.delta
@@ -209,7 +233,7 @@ def mbpa_logits(  # noqa: PLR0913 - the parameters of Eq. 5, by name
 
 def _parts(
     hidden: Tensor,
-    neighbors: Neighbors,
+    neighbors: Neighbors | Found,
     head: OutputHead,
     weights: Tensor,
     groups: Tensor | None,
@@ -235,7 +259,7 @@ def _parts(
 def _problem(  # noqa: PLR0913 - the fields of a problem, for some rows
     hidden: Tensor,
     keys: Tensor,
-    neighbors: Neighbors,
+    neighbors: Neighbors | Found,
     head: OutputHead,
     base_logits: Tensor,
     weights: Tensor,
@@ -259,7 +283,13 @@ def _problem(  # noqa: PLR0913 - the fields of a problem, for some rows
 
 
 def _solver(
-    *, lr: float, steps: int, lr_units: LrUnits, solver: Solver, optimizer: Optimizer, pull: float
+    *,
+    lr: float,
+    steps: int,
+    lr_units: LrUnits,
+    solver: Solver,
+    optimizer: Optimizer,
+    l2_to_base: float,
 ) -> Callable[[Problem], Solution]:
     """Return the solver of a few queries for these options; UserError for a value outside the
     equations' range.
@@ -270,9 +300,9 @@ def _solver(
     checks.one_of("solver", solver, get_args(Solver))
     checks.one_of("optimizer", optimizer, get_args(Optimizer))
     if optimizer == "newton":
-        checks.above_zero("pull", pull)
-        return partial(solve_newton, steps=steps, pull=pull, exact=solver == "exact")
-    checks.at_least("pull", pull, 0)
+        checks.above_zero("l2_to_base", l2_to_base)
+        return partial(solve_newton, steps=steps, l2_to_base=l2_to_base, exact=solver == "exact")
+    checks.at_least("l2_to_base", l2_to_base, 0)
     if optimizer == "rmsprop":
         if solver == "fast":
             raise UserError("solver = 'fast' cannot use rmsprop; choose solver = 'exact'")
@@ -281,15 +311,19 @@ def _solver(
                 "lr_units = 'relative' does not work with rmsprop; choose lr_units = 'guarded' or "
                 "'absolute'"
             )
-        return partial(solve_rmsprop, lr=lr, steps=steps, pull=pull, guarded=lr_units == "guarded")
+        return partial(
+            solve_rmsprop, lr=lr, steps=steps, l2_to_base=l2_to_base, guarded=lr_units == "guarded"
+        )
 
     def descend(problem: Problem) -> Solution:
         follow = solve_exact if solver == "exact" or narrow(problem) else solve_fast
-        solution = follow(problem, Descent.at(problem, lr, steps, pull, lr_units))
+        solution = follow(problem, Descent.at(problem, lr, steps, l2_to_base, lr_units))
         # those queries once more, at a rate that cannot climb
-        if lr_units == "guarded" and bool(solution.rose.any()):
-            part = problem.rows(solution.rose)
-            solution.put(solution.rose, follow(part, Descent.stable(part, lr, steps, pull)))
+        if lr_units == "guarded" and bool(solution.loss_increased.any()):
+            part = problem.rows(solution.loss_increased)
+            solution.put(
+                solution.loss_increased, follow(part, Descent.stable(part, lr, steps, l2_to_base))
+            )
         return solution
 
     return descend

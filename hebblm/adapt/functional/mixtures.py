@@ -11,8 +11,8 @@ from torch import Tensor
 from hebblm.adapt import checks
 from hebblm.adapt.checks import Scale
 from hebblm.adapt.functional.grouping import group_logsumexp
+from hebblm.adapt.functional.mixture_weights import mixed
 from hebblm.adapt.functional.scales import log_weights
-from hebblm.adapt.functional.shares import mixed
 from hebblm.types import Neighbors, OutputHead
 
 Form = Literal["linear", "logit-sum"]
@@ -81,7 +81,7 @@ def mixture_from(
         UserError: a value out of range, an unknown form, K = 0, or ``logit-sum`` with relative
             scores.
     """
-    checks.some_neighbors(neighbors)
+    checks.some_neighbors(neighbors.values)
     checks.at_least("theta", theta, 0)
     checks.share("gamma", gamma)
     checks.one_of("form", form, get_args(Form))

@@ -57,8 +57,8 @@ def log_normalizers(keys: Tensor, head: OutputHead) -> Tensor:
     limits = torch.finfo(dtype)
     normalizers = sums.log()
     extreme = (~((sums > limits.tiny / limits.eps) & (sums < limits.max))).nonzero().squeeze(1)
-    for some in torch.split(extreme, max(1, LOGITS // max(1, classes))):
-        normalizers[some] = head.logits(keys[some].to(dtype)).logsumexp(1)
+    for extreme_keys in torch.split(extreme, max(1, LOGITS // max(1, classes))):
+        normalizers[extreme_keys] = head.logits(keys[extreme_keys].to(dtype)).logsumexp(1)
     return normalizers
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from hebblm.adapt import checks
 from hebblm.adapt.checks import Scale
 
-ClosenessNormalization = Literal["raw", "sum", "max"]
+KernelNormalization = Literal["raw", "sum", "max"]
 
 ROUNDING = 100  # machine epsilons of the scores' size: a spread below is that of rounding
 
@@ -32,12 +32,12 @@ def relative_distances(distances: Tensor, mask: Tensor) -> Tensor:
     return seen / mean.clamp_min(torch.finfo(seen.dtype).tiny)
 
 
-def closeness(
+def kernel_weight(
     distances: Tensor,
     mask: Tensor,
     *,
     eps: float,
-    normalization: ClosenessNormalization = "raw",
+    normalization: KernelNormalization = "raw",
     scale: Scale = "absolute",
 ) -> Tensor:
     """Weigh neighbours by ``c_k = 1 / (eps + d_k^2)``, d_k = ||h - h_k|| (the kernel of Sprechmann
@@ -62,7 +62,7 @@ def closeness(
         UserError: eps <= 0, or an unknown normalisation or scale.
     """
     checks.above_zero("eps", eps)
-    checks.one_of("normalization", normalization, get_args(ClosenessNormalization))
+    checks.one_of("normalization", normalization, get_args(KernelNormalization))
     checks.one_of("scale", scale, get_args(Scale))
     if scale == "relative":
         distances = relative_distances(distances, mask)

@@ -12,7 +12,6 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import cast
 
-from hebblm.adapt.former import GONE
 from hebblm.adapt.methods.base import DYNAMIC as DYNAMIC
 from hebblm.adapt.methods.base import DYNAMIC_EVALUATION, LSTM
 from hebblm.adapt.methods.best import BEST, BEST_OF_BOTH, DYNAMIC_BEST
@@ -23,8 +22,8 @@ from hebblm.adapt.methods.knn import KNN
 from hebblm.adapt.methods.mbpa import MBPA, MBPA_ABSOLUTE
 from hebblm.adapt.methods.mixture import MIXTURE
 from hebblm.adapt.methods.ngram import NGRAM, SUFFIX, beside_ngram
-from hebblm.adapt.methods.rule import Ensemble
-from hebblm.adapt.methods.rule import Method as Method
+from hebblm.adapt.methods.predictor import Ensemble
+from hebblm.adapt.methods.predictor import Method as Method
 from hebblm.adapt.settings import Section
 from hebblm.errors import UserError
 from hebblm.runtime.spelling import unknown
@@ -64,11 +63,11 @@ ENSEMBLES = {BEST_OF_BOTH.name: BEST_OF_BOTH}
 EVALUATED: dict[str, Method | Ensemble] = _ByName({**METHODS, **ENSEMBLES})
 ALIASES = {"base": "lstm", "base+ngram": "ngram", "lstm+ngram": "ngram"}
 """Other names: the unadapted base need not be an LSTM."""
-STATIC_METHODS = tuple(method.name for method in _RECORDS if not method.moving)
+STATIC_METHODS = tuple(method.name for method in _RECORDS if not method.uses_dynamic_base)
 """Methods that read the hidden states of the trained base, or of a base that learns for all of them
 alike.
 """
-DYNAMIC_METHODS = tuple(method.name for method in _RECORDS if method.moving)
+DYNAMIC_METHODS = tuple(method.name for method in _RECORDS if method.uses_dynamic_base)
 PAPER_METHODS = tuple(method.name for method in _RECORDS if method.origin == "paper")
 PUBLISHED = tuple(method.name for method in _RECORDS if method.origin in ("paper", "baseline"))
 """The paper's methods and the rivals that it leaves out."""
@@ -109,7 +108,7 @@ def register(method: Method) -> Method:
     SECTIONS.update({kind.section: kind for kind in method.settings})
     METHODS[method.name] = EVALUATED[method.name] = method
     # a class or a partial has no code
-    if (code := getattr(method.rule, "__code__", None)) is not None:
+    if (code := getattr(method.predictor, "__code__", None)) is not None:
         SOURCES[method.name] = Path(code.co_filename)
     return method
 
@@ -172,12 +171,10 @@ def unaliased(name: str) -> str:
 
 
 def check_methods(names: list[str], known: Collection[str] = METHODS, among: str = "") -> None:
-    """Refuse a method that is unknown, gone or repeated; ``among`` names choices besides the known
+    """Refuse a method that is unknown or repeated; ``among`` names choices besides the known
     methods.
     """
     for name in names:
-        if name in GONE:
-            raise UserError(f"{name} is gone; use {GONE[name]}")
         if name in ENSEMBLES and name not in known:
             raise UserError(
                 f"{name} works in evaluations only; use {' or '.join(ENSEMBLES[name].parts)}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from hebblm.adapt.methods.rule import Method
-from hebblm.adapt.needs import Needs
+from hebblm.adapt.methods.predictor import Method
+from hebblm.adapt.requirements import Requirements
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,7 +21,7 @@ class Unadapted:
     """The base language model without adaptation."""
 
     name: ClassVar[str] = "base"
-    needs: ClassVar[Needs] = Needs()
+    requirements: ClassVar[Requirements] = Requirements()
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         return batch.log_probs
@@ -36,6 +36,6 @@ DYNAMIC_EVALUATION = Method(
     "Dynamic eval.",
     "baseline",
     lambda settings: Unadapted(),
-    moving=True,
+    uses_dynamic_base=True,
     plot_style=("#999933",),
 )

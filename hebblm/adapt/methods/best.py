@@ -15,8 +15,8 @@ from hebblm.adapt.methods.knn import KnnConfig, KnnLM
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
 from hebblm.adapt.methods.ngram import FEATURES as NGRAM_FEATURES
 from hebblm.adapt.methods.ngram import Ngram, NgramConfig
-from hebblm.adapt.methods.rule import Ensemble, Method, Rule
-from hebblm.adapt.needs import Needs
+from hebblm.adapt.methods.predictor import Ensemble, Method, Predictor
+from hebblm.adapt.requirements import Requirements
 from hebblm.adapt.settings import Count, MethodSettings, NonNegative, Section
 from hebblm.errors import UserError
 from hebblm.runtime.spelling import unknown
@@ -216,7 +216,7 @@ def _features(batch: EvalBatch) -> Tensor:
 
     from hebblm.adapt.counts import entry_counts  # it loads torch
 
-    near, context, rows = batch.neighbors, batch.context, batch.row_stats
+    near, context, rows = batch.found, batch.context, batch.row_stats
     any_entry = near.mask[:, 0]
     scores = F.log_weights(batch.products, near.mask, sharpness=SHARP, scale="relative")
     weights = scores.masked_fill(~near.mask, -torch.inf).softmax(1).nan_to_num(0.0)
@@ -241,18 +241,18 @@ def _features(batch: EvalBatch) -> Tensor:
     return torch.stack([column.double() for column in columns], 1)
 
 
-def best_rule(settings: MethodSettings) -> Rule:
+def best_predictor(settings: MethodSettings) -> Predictor:
     """Return the mixture of the chosen components."""
     config, base, ngram = settings[BestConfig], Unadapted(), Ngram(settings[NgramConfig])
     flat, sharp = PAIR
 
-    def caches(name: str, window: int) -> tuple[tuple[str, Rule], ...]:
+    def caches(name: str, window: int) -> tuple[tuple[str, Predictor], ...]:
         return tuple(
             (f"{name} {sharpness}", Cache(CacheConfig(window, theta, 1.0)))
             for sharpness, theta in (("sharp", sharp), ("flat", flat))
         )
 
-    every: dict[str, tuple[tuple[str, Rule], ...]] = {
+    every: dict[str, tuple[tuple[str, Predictor], ...]] = {
         "base": (("base", base),),
         "short": caches("short", config.short),
         "medium": caches("medium", config.medium),
@@ -270,26 +270,26 @@ def best_rule(settings: MethodSettings) -> Rule:
     return Gated(
         "best",
         f"gate of {config.parts}/3",
-        tuple(rule for _, rule in rows),
+        tuple(predictor for _, predictor in rows),
         BestFeatures(ngram if counted else None),
         tuple(WEIGHTS[name][:columns] + BEGINNINGS[name][:columns] for name, _ in rows),
         config.lr,
         anchor=config.names.index("base") if "base" in config.names else None,
-        needed=Needs(retrieval=True),
+        needed=Requirements(retrieval=True),
     )
 
 
 _SECTIONS = (BestConfig, MbpaConfig, NgramConfig)
 BEST = Method(
-    "best", "Best (ours)", "ours", best_rule, _SECTIONS, tuned=False, plot_style=("#000000",)
+    "best", "Best (ours)", "ours", best_predictor, _SECTIONS, tuned=False, plot_style=("#000000",)
 )
 DYNAMIC_BEST = Method(
     "dynamic+best",
     "Dynamic+Best (ours)",
     "ours",
-    best_rule,
+    best_predictor,
     _SECTIONS,
-    moving=True,
+    uses_dynamic_base=True,
     tuned=False,
     plot_style=("#000000", "--"),
 )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
 from hebblm.adapt.methods.memory_mixture import RememberedLabels, memory_mixture
-from hebblm.adapt.methods.rule import Method
-from hebblm.adapt.needs import Needs
+from hebblm.adapt.methods.predictor import Method
+from hebblm.adapt.requirements import Requirements
 from hebblm.adapt.settings import Count, Section, Share, Sharpness
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ class Cache(RememberedLabels):
         return scores, past.labels, past.seen
 
     @property
-    def needs(self) -> Needs:
-        return Needs(window=self.config.window)
+    def requirements(self) -> Requirements:
+        return Requirements(window=self.config.window)
 
 
 CACHE = Method(

@@ -8,8 +8,8 @@ from typing import ClassVar
 from hebblm.adapt.methods.hebb import HebbConfig, hebb_rule
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
 from hebblm.adapt.methods.memory_mixture import Mixed
-from hebblm.adapt.methods.mixture import MixtureConfig, mixture_rule
-from hebblm.adapt.methods.rule import Method
+from hebblm.adapt.methods.mixture import MixtureConfig, mixture_predictor
+from hebblm.adapt.methods.predictor import Method
 from hebblm.adapt.settings import Section, Share
 
 
@@ -40,7 +40,7 @@ MIXTURE_MBPA = Method(
     "mixture+mbpa",
     "Mixture+MbPA",
     "paper",
-    lambda s: Mixed((mixture_rule(s), Mbpa(s[MbpaConfig])), s[MixtureMbpaConfig].weight),
+    lambda s: Mixed((mixture_predictor(s), Mbpa(s[MbpaConfig])), s[MixtureMbpaConfig].weight),
     (MixtureConfig, MbpaConfig, MixtureMbpaConfig),
     parts=("mixture", "mbpa"),
     plot_style=("#44aa99", "--"),
@@ -49,7 +49,7 @@ MIXTURE_HEBB = Method(
     "mixture+hebb",
     "Mixture+Hebb",
     "paper",
-    lambda s: Mixed((mixture_rule(s), hebb_rule(s)), s[MixtureHebbConfig].weight),
+    lambda s: Mixed((mixture_predictor(s), hebb_rule(s)), s[MixtureHebbConfig].weight),
     (MixtureConfig, MbpaConfig, HebbConfig, MixtureHebbConfig),
     parts=("mixture", "hebb"),
     plot_style=("#882255", "--"),

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hebblm.adapt import functional as F
-from hebblm.adapt.methods.rule import Rule
-from hebblm.adapt.needs import Needs
+from hebblm.adapt.methods.predictor import Predictor
+from hebblm.adapt.requirements import Requirements
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,34 +27,35 @@ class Gated:
 
     name: str
     learned_as: str
-    rules: tuple[Rule, ...]
+    predictors: tuple[Predictor, ...]
     features: Callable[[EvalBatch], Tensor]  # (N, F) float64
     weights: tuple[tuple[float, ...], ...]  # (C, 2F) G before the first token
     lr: float  # learning rate of G; 0 keeps it fixed
     anchor: int | None  # the part that the mixture is never much worse than
-    needed: Needs  # of the features
+    needed: Requirements  # of the features
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         def compute() -> Tensor:
             return F.log_mixture(
-                (rule.log_probs(batch) for rule in self.rules), self.log_shares(batch)
+                (predictor.log_probs(batch) for predictor in self.predictors),
+                self.log_mixture_weights(batch),
             )
 
         return batch.shared(self, compute)
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         def compute() -> Tensor:
-            losses = F.gated_losses(self._losses(batch, targets), self.log_shares(batch))
+            losses = F.gated_losses(self._losses(batch, targets), self.log_mixture_weights(batch))
             return losses.to(batch.logits.dtype)
 
         return batch.scored(self, targets, compute)
 
     @property
-    def needs(self) -> Needs:
-        needs = Needs(shares=(self,) if self.lr else ()) | self.needed
-        for rule in self.rules:
-            needs = rule.needs | needs
-        return needs
+    def requirements(self) -> Requirements:
+        requirements = Requirements(mixture_weights=(self,) if self.lr else ()) | self.needed
+        for predictor in self.predictors:
+            requirements = predictor.requirements | requirements
+        return requirements
 
     @property
     def initial(self) -> F.LearnedGate:
@@ -77,11 +78,13 @@ class Gated:
         import torch
 
         def compute() -> Tensor:
-            return torch.stack([rule.score(batch, targets) for rule in self.rules], 1).double()
+            return torch.stack(
+                [predictor.score(batch, targets) for predictor in self.predictors], 1
+            ).double()
 
         return batch.scored(("components", self), targets, compute)
 
-    def log_shares(self, batch: EvalBatch) -> Tensor:
+    def log_mixture_weights(self, batch: EvalBatch) -> Tensor:
         """log w (N, C), float64."""
 
         def compute() -> Tensor:
@@ -89,7 +92,7 @@ class Gated:
 
             features, device = self.features(batch), batch.hidden.device
             if not self.lr:
-                return self.initial.log_shares(features.cpu()).to(device)
+                return self.initial.log_mixture_weights(features.cpu()).to(device)
             gates, rows = batch.learned(self)
             weights = torch.stack([gate.weights for gate in gates]).to(device)[rows]  # (N, C, 2F)
             numbers = [(gate.nearness, gate.odds) for gate in gates]
@@ -97,7 +100,7 @@ class Gated:
                 1
             )
             return F.anchored(
-                F.log_softmax_shares(F.placed(features, nearness), weights), odds, self.anchor
+                F.log_softmax_weights(F.placed(features, nearness), weights), odds, self.anchor
             )
 
         return batch.shared(("shares", self), compute)

@@ -12,10 +12,10 @@ from hebblm.adapt.methods.mbpa import (
     adaptation,
     adapted_logits,
     mbpa_change,
-    shared_closeness,
+    shared_kernel_weight,
 )
-from hebblm.adapt.methods.rule import Method, Rule
-from hebblm.adapt.needs import Needs
+from hebblm.adapt.methods.predictor import Method, Predictor
+from hebblm.adapt.requirements import Requirements
 from hebblm.adapt.settings import Decay, Fraction, MethodSettings, NonNegative, Section
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class HebbConfig(Section):
             are new words, else all).
         constant: the constant E of variant v3.
         counts: examples that n_i counts; observed (training and stream) or memory (entries only).
-        closeness: closeness of the Hebbian term's entries: raw as printed, or scaled to sum 1 or
-            max 1, which bounds the term.
+        kernel_weight: closeness of the Hebbian term's entries: raw as printed, or scaled to sum 1
+            or max 1, which bounds the term.
         scale: relative (closeness to the neighbours' mean squared distance, the term to its value
             at the query itself) or absolute as printed.
     """
@@ -52,7 +52,7 @@ class HebbConfig(Section):
     classes: Literal["auto", "new", "all"] = "auto"
     constant: Fraction = 0.5
     counts: Literal["observed", "memory"] = "observed"
-    closeness: Literal["raw", "sum", "max"] = "max"
+    kernel_weight: Literal["raw", "sum", "max"] = "max"
     scale: Scale = "relative"
 
 
@@ -101,12 +101,12 @@ class Hebb:
         return f"hebb-{self.variant}" if self.variant else "hebb"
 
     @property
-    def needs(self) -> Needs:
-        return Needs(retrieval=True) if self.variant == "v1" else adaptation(self.mbpa)
+    def requirements(self) -> Requirements:
+        return Requirements(retrieval=True) if self.variant == "v1" else adaptation(self.mbpa)
 
-    def closeness(self, batch: EvalBatch) -> Tensor:
+    def kernel_weight(self, batch: EvalBatch) -> Tensor:
         """Return the closeness of each neighbour (N, K), with sum 1."""
-        return shared_closeness(batch, self.mbpa)
+        return shared_kernel_weight(batch, self.mbpa)
 
     def _adapted(self, batch: EvalBatch) -> HebbianLogits:
         """Return ``f_i + (1 - E_i) MbPA_i + E_i eta D_i . h`` (Eq. 7) for the labels, and the other
@@ -170,14 +170,16 @@ def hebbian_term(
             batch.hidden,
             eps=mbpa.eps,
             hebbian_classes=classes,
-            closeness_normalization=hebb.closeness,
+            kernel_normalization=hebb.kernel_weight,
             bias=batch.head.bias is not None,
             products=batch.state_products,
             groups=batch.groups,
             scale=hebb.scale,
         )
 
-    return batch.shared(("hebbian", classes is None, mbpa.eps, hebb.closeness, hebb.scale), compute)
+    return batch.shared(
+        ("hebbian", classes is None, mbpa.eps, hebb.kernel_weight, hebb.scale), compute
+    )
 
 
 def hebb_rule(settings: MethodSettings, variant: str | None = None) -> Hebb:
@@ -185,7 +187,7 @@ def hebb_rule(settings: MethodSettings, variant: str | None = None) -> Hebb:
     return Hebb(settings[HebbConfig], settings[MbpaConfig], variant)
 
 
-def _literal_rule(settings: MethodSettings) -> Rule:
+def _literal_predictor(settings: MethodSettings) -> Predictor:
     return Hebb(replace(settings[HebbConfig], gate="literal"), settings[MbpaConfig])
 
 
@@ -195,5 +197,5 @@ VARIANTS = (
     Method("hebb-v1", "Hebb-v1", "variant", lambda s: hebb_rule(s, "v1"), BOTH),
     Method("hebb-v2", "Hebb-v2", "variant", lambda s: hebb_rule(s, "v2"), BOTH),
     Method("hebb-v3", "Hebb-v3", "variant", lambda s: hebb_rule(s, "v3"), BOTH),
-    Method("hebb-literal", "Hebb-literal", "variant", _literal_rule, BOTH),
+    Method("hebb-literal", "Hebb-literal", "variant", _literal_predictor, BOTH),
 )

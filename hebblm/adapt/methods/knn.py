@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
 from hebblm.adapt.methods.memory_mixture import RememberedLabels, memory_mixture
-from hebblm.adapt.methods.rule import Method
+from hebblm.adapt.methods.predictor import Method
 from hebblm.adapt.settings import Section, Share, Temperature
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class KnnLM(RememberedLabels):
     config: KnnConfig
 
     def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
-        near, config = batch.neighbors, self.config
+        near, config = batch.found, self.config
         scores = -near.distances.to(batch.hidden.dtype)
         scores = F.log_weights(
             scores, near.mask, sharpness=1 / float(config.temperature), scale=config.scale

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import LrUnits, Scale
-from hebblm.adapt.methods.rule import Method, Rule
-from hebblm.adapt.needs import Needs
+from hebblm.adapt.methods.predictor import Method, Predictor
+from hebblm.adapt.requirements import Requirements
 from hebblm.adapt.settings import MethodSettings, NonNegative, Positive, Section, Steps, Weight
 from hebblm.errors import UserError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hebblm.adapt.batch import EvalBatch
-    from hebblm.adapt.functional.shares import LearnedWeight
+    from hebblm.adapt.functional.mixture_weights import LearnedWeight
     from hebblm.adapt.grid import Axes, Grid
 
 MEASURED = 1000  # one query in so many is adapted by the exact form as well
@@ -44,11 +44,11 @@ class MbpaConfig(Section):
         eps: constant in the closeness 1 / (eps + squared distance).
         scale: distances and eps relative to the mean squared distance of a query's neighbours, or
             absolute.
-        closeness: raw as printed, or scaled to sum 1 or max 1; with a relative rate all three are
-            the same.
-        pull: pull back to the base head. For newton in units of the geometric mean of the largest
-            eigenvalue and the sum of all others; for sgd in units of the largest, and each step
-            takes lr * pull of the change back.
+        kernel_weight: raw as printed, or scaled to sum 1 or max 1; with a relative rate all three
+            are the same.
+        l2_to_base: pull back to the base head. For newton in units of the geometric mean of the
+            largest eigenvalue and the sum of all others; for sgd in units of the largest, and each
+            step takes lr * pull of the change back.
         weight: factor s of the change d of the logits f, which become f + s d: a number, or learned
             online within 0 and 3/2. 1 is MbPA itself.
     """
@@ -62,19 +62,25 @@ class MbpaConfig(Section):
     solver: Literal["fast", "exact"] = "fast"
     eps: Positive = 3e-3
     scale: Scale = "relative"
-    closeness: Literal["raw", "sum", "max"] = "raw"
-    pull: NonNegative = 0.0035
+    kernel_weight: Literal["raw", "sum", "max"] = "raw"
+    l2_to_base: NonNegative = 0.0035
     weight: Weight = "online"
 
     def __post_init__(self) -> None:
-        if self.lr_units != "guarded" and self.optimizer != "newton" and self.lr * self.pull > 1:
+        if (
+            self.lr_units != "guarded"
+            and self.optimizer != "newton"
+            and self.lr * self.l2_to_base > 1
+        ):
             raise UserError(
-                f"mbpa.lr = {self.lr} and mbpa.pull = {self.pull} take back more than the change; "
+                f"mbpa.lr = {self.lr} and mbpa.l2_to_base = {self.l2_to_base} take back more than "
+                "the change; "
                 "choose them so that their product is at most 1"
             )
-        if self.optimizer == "newton" and not self.pull > 0:
+        if self.optimizer == "newton" and not self.l2_to_base > 0:
             raise UserError(
-                f"mbpa.pull = {self.pull} must be a number above 0 for mbpa.optimizer = newton"
+                f"mbpa.l2_to_base = {self.l2_to_base} must be a number above 0 for mbpa.optimizer "
+                "= newton"
             )
         if self.optimizer == "rmsprop" and (self.solver == "fast" or self.lr_units == "relative"):
             raise UserError(
@@ -105,13 +111,13 @@ class MbpaAbsoluteConfig(Section):
         return replace(
             mbpa,
             optimizer="sgd",
-            pull=0.0,
+            l2_to_base=0.0,
             lr=self.lr,
             steps=self.steps,
             eps=self.eps,
             lr_units="absolute",
             scale="absolute",
-            closeness="raw",
+            kernel_weight="raw",
             weight=1.0,
         )
 
@@ -135,12 +141,12 @@ class Mbpa:
         return batch.scored(self, targets, compute)
 
     @property
-    def needs(self) -> Needs:
+    def requirements(self) -> Requirements:
         return adaptation(self.config)
 
-    def closeness(self, batch: EvalBatch) -> Tensor:
+    def kernel_weight(self, batch: EvalBatch) -> Tensor:
         """How close each neighbour (N, K) is, of sum 1."""
-        return shared_closeness(batch, self.config)
+        return shared_kernel_weight(batch, self.config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +159,7 @@ class MbpaWeight:
 
     @property
     def initial(self) -> LearnedWeight:
-        from hebblm.adapt.functional.shares import LearnedWeight  # it loads torch
+        from hebblm.adapt.functional.mixture_weights import LearnedWeight  # it loads torch
 
         return LearnedWeight()
 
@@ -168,10 +174,10 @@ class MbpaWeight:
         return batch.scored(self, targets, compute).clone()
 
 
-def adaptation(config: MbpaConfig) -> Needs:
+def adaptation(config: MbpaConfig) -> Requirements:
     """Return the needs of a rule that uses MbPA."""
     learned = (MbpaWeight(_whole(config)),) if isinstance(config.weight, str) else ()
-    return Needs(retrieval=True, descents=(_whole(config),), shares=learned)
+    return Requirements(retrieval=True, descents=(_whole(config),), mixture_weights=learned)
 
 
 @cache  # every mini-batch needs it for every method
@@ -210,17 +216,16 @@ def _losses(
     """Return losses (N, W) of targets (N,) with a change of the logits at weights (N, W), nats."""
     base = batch.base_losses(targets)[:, None]
     if isinstance(change, F.CompactChange):
-        own = weights * change.at(targets)[:, None]
-        return base + change.growth(weights).to(base.dtype) - own
-    own = weights * change.gather(1, targets[:, None])
-    return base + F.growth(batch.logits, batch.log_normalizers, change, weights) - own
+        return base + change.losses(targets, weights)
+    change_of_target = weights * change.gather(1, targets[:, None])
+    return base + F.growth(batch.logits, batch.log_normalizers, change, weights) - change_of_target
 
 
 def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.MbpaResult:
     """Return the change of the logits by MbPA for some queries of a mini-batch."""
     return F.mbpa_delta(
         batch.hidden[rows],
-        batch.neighbors.rows(rows),
+        batch.found.rows(rows),
         batch.head,
         batch.logits[rows],
         lr=config.lr,
@@ -229,19 +234,20 @@ def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.Mb
         lr_units=config.lr_units,
         solver=config.solver,
         optimizer=config.optimizer,
-        pull=config.pull,
-        closeness_normalization=config.closeness,
+        l2_to_base=config.l2_to_base,
+        kernel_normalization=config.kernel_weight,
         scale=config.scale,
         normalizers=batch.log_normalizers[rows],
-        states=batch.context.memory.states_of,
+        signed_sqrt=batch.context.memory.signed_sqrt,
         groups=batch.groups[rows],
+        products=None if batch.context.memory.signed_sqrt else batch.products[rows],
     )
 
 
-def shared_closeness(batch: EvalBatch, config: MbpaConfig) -> Tensor:
+def shared_kernel_weight(batch: EvalBatch, config: MbpaConfig) -> Tensor:
     """Return MbPA's closeness c_k of each neighbour (N, K), scaled to sum 1."""
-    near = batch.neighbors
-    return F.closeness(
+    near = batch.found
+    return F.kernel_weight(
         near.distances, near.mask, eps=config.eps, normalization="sum", scale=config.scale
     )
 
@@ -299,22 +305,25 @@ def _measured(position: int) -> bool:
 class Safeguards:
     """Outcome of a rule's gradient steps, for each query of a mini-batch."""
 
-    rose: Tensor  # (N,) bool, the neighbours' loss rose
-    stabilized: Tensor  # (N,) bool, it was run again at a stable rate
+    loss_increased: Tensor  # (N,) bool, the neighbours' loss rose
+    retried: Tensor  # (N,) bool, it was run again at a stable rate
     errors: Tensor  # (M,) of the fast form, nats a token, for the queries where it was measured
 
     @classmethod
-    def of(cls, rule: Rule, batch: EvalBatch) -> Safeguards:
+    def of(cls, predictor: Predictor, batch: EvalBatch) -> Safeguards:
         """Return the outcome for a rule; without gradient steps it is all False."""
         import torch
 
         nothing = torch.zeros(len(batch.hidden), dtype=torch.bool, device=batch.hidden.device)
-        rose, stabilized, errors = nothing, nothing, [batch.hidden.new_zeros(0)]
-        for config in cast(tuple[MbpaConfig, ...], rule.needs.descents):
+        loss_increased, retried, errors = nothing, nothing, [batch.hidden.new_zeros(0)]
+        for config in cast(tuple[MbpaConfig, ...], predictor.requirements.descents):
             result = mbpa_result(batch, config)
-            rose, stabilized = rose | result.rose, stabilized | result.stabilized
+            loss_increased, retried = (
+                loss_increased | result.loss_increased,
+                retried | result.retried,
+            )
             errors.append(fast_errors(batch, config))
-        return cls(rose, stabilized, torch.cat(errors))
+        return cls(loss_increased, retried, torch.cat(errors))
 
 
 def _search_space(settings: MethodSettings, grid: Grid) -> Axes:
@@ -322,7 +331,7 @@ def _search_space(settings: MethodSettings, grid: Grid) -> Axes:
     others.
     """
     if settings[MbpaConfig].optimizer == "newton":
-        return {"pull": grid.mbpa_pull, "weight": grid.mbpa_weight}
+        return {"l2_to_base": grid.mbpa_l2_to_base, "weight": grid.mbpa_weight}
     return {"lr": grid.mbpa_lr, "steps": grid.mbpa_steps}
 
 

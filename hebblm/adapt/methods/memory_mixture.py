@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hebblm.adapt import functional as F
 from hebblm.adapt.methods.base import Unadapted
-from hebblm.adapt.methods.rule import Rule
-from hebblm.adapt.needs import Needs
+from hebblm.adapt.methods.predictor import Predictor
+from hebblm.adapt.requirements import Requirements
 from hebblm.adapt.settings import Share
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ class RememberedLabels(ABC):
     config: Any  # settings with a sharpness that is a number
 
     @property
-    def needs(self) -> Needs:
-        return Needs(retrieval=True)
+    def requirements(self) -> Requirements:
+        return Requirements(retrieval=True)
 
     @abstractmethod
     def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
@@ -64,14 +64,15 @@ class RememberedLabels(ABC):
 class Mixed:
     """``sum_c w_c P_c`` of some rules, with shares learned from the scored tokens."""
 
-    rules: tuple[Rule, ...]  # the last one gets the rest
+    predictors: tuple[Predictor, ...]  # the last one gets the rest
     # sum of all shares but the last, a number or online; with two rules, the first one's share
     share: Share
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         def compute() -> Tensor:
             return F.log_mixture(
-                (rule.log_probs(batch) for rule in self.rules), self.log_shares(batch)
+                (predictor.log_probs(batch) for predictor in self.predictors),
+                self.log_mixture_weights(batch),
             )
 
         return batch.shared(self, compute)
@@ -79,31 +80,36 @@ class Mixed:
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         def compute() -> Tensor:
             return -F.log_mixture(
-                (-losses for losses in self._losses(batch, targets)), self.log_shares(batch)
+                (-losses for losses in self._losses(batch, targets)),
+                self.log_mixture_weights(batch),
             )
 
         return batch.scored(self, targets, compute)
 
     @property
-    def needs(self) -> Needs:
-        needs = Needs(shares=(self,) if self._learns else ())
-        for rule in reversed(self.rules):
-            needs = rule.needs | needs
-        return needs
+    def requirements(self) -> Requirements:
+        requirements = Requirements(mixture_weights=(self,) if self._learns else ())
+        for predictor in reversed(self.predictors):
+            requirements = predictor.requirements | requirements
+        return requirements
 
     @property
     def name(self) -> str:
         """Names of the mixed rules, each once, without the base."""
-        return "+".join(dict.fromkeys(rule.name for rule in self.rules if rule.name != "base"))
+        return "+".join(
+            dict.fromkeys(
+                predictor.name for predictor in self.predictors if predictor.name != "base"
+            )
+        )
 
     @property
     def learned_as(self) -> str:
         return f"shares of {self.name}/1"
 
     @property
-    def initial(self) -> F.LearnedShares:
+    def initial(self) -> F.OnlineMixtureWeights:
         total = None if isinstance(self.share, str) else self.share
-        return F.LearnedShares((0.0,) * (len(self.rules) - 1), total=total)
+        return F.OnlineMixtureWeights((0.0,) * (len(self.predictors) - 1), total=total)
 
     def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Return losses of each target under the rules, (N, C) float64, nats."""
@@ -113,15 +119,17 @@ class Mixed:
 
     @property
     def _learns(self) -> bool:
-        return isinstance(self.share, str) or len(self.rules) > 2
+        return isinstance(self.share, str) or len(self.predictors) > 2
 
     def _losses(self, batch: EvalBatch, targets: Tensor) -> list[Tensor]:
         """Return losses (N,) under each rule, computed once; nats."""
         return batch.scored(
-            ("parts", self), targets, lambda: [rule.score(batch, targets) for rule in self.rules]
+            ("parts", self),
+            targets,
+            lambda: [predictor.score(batch, targets) for predictor in self.predictors],
         )
 
-    def log_shares(self, batch: EvalBatch) -> Tensor:
+    def log_mixture_weights(self, batch: EvalBatch) -> Tensor:
         """log w, (N, C) or (1, C) float64."""
         import torch
 

@@ -9,8 +9,8 @@ from hebblm.adapt import checks
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
 from hebblm.adapt.methods.memory_mixture import RememberedLabels, memory_mixture
-from hebblm.adapt.methods.rule import Method, Rule
-from hebblm.adapt.needs import Needs
+from hebblm.adapt.methods.predictor import Method, Predictor
+from hebblm.adapt.requirements import Requirements
 from hebblm.adapt.settings import MethodSettings, Section, Share, Sharpness
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Mixture(RememberedLabels):
     config: MixtureConfig
 
     def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
-        near, config = batch.neighbors, self.config
+        near, config = batch.found, self.config
         scores = F.log_weights(
             batch.products, near.mask, sharpness=float(config.theta), scale=config.scale
         )
@@ -67,7 +67,7 @@ class LogitSum:
     """
 
     name: ClassVar[str] = "mixture"
-    needs: ClassVar[Needs] = Needs(retrieval=True)
+    requirements: ClassVar[Requirements] = Requirements(retrieval=True)
 
     config: MixtureConfig  # its theta and gamma are numbers in this form
 
@@ -87,7 +87,7 @@ class LogitSum:
         )
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        config, near = self.config, batch.neighbors
+        config, near = self.config, batch.found
 
         def compute() -> Tensor:
             scores = F.log_weights(
@@ -107,7 +107,7 @@ class LogitSum:
         return batch.scored(self, targets, compute)
 
 
-def mixture_rule(settings: MethodSettings) -> Rule:
+def mixture_predictor(settings: MethodSettings) -> Predictor:
     """Return Mixture in the form of its setting."""
     config = settings[MixtureConfig]
     if config.form == "logit-sum":
@@ -119,7 +119,7 @@ MIXTURE = Method(
     "mixture",
     "Mixture",
     "paper",
-    mixture_rule,
+    mixture_predictor,
     (MixtureConfig,),
     search_space=lambda s, grid: {
         "scale": [s[MixtureConfig].scale],

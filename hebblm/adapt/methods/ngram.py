@@ -9,8 +9,8 @@ import numpy as np
 
 from hebblm.adapt.methods.base import LSTM, Unadapted
 from hebblm.adapt.methods.gate import Gated
-from hebblm.adapt.methods.rule import Method, Rule
-from hebblm.adapt.needs import Needs
+from hebblm.adapt.methods.predictor import Method, Predictor
+from hebblm.adapt.requirements import Requirements
 from hebblm.adapt.settings import Count, MethodSettings, NonNegative, Section
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ class Ngram:
     config: NgramConfig
 
     @property
-    def needs(self) -> Needs:
-        return Needs(ngrams=(self.config.order, self.config.capacity))
+    def requirements(self) -> Requirements:
+        return Requirements(ngrams=(self.config.order, self.config.capacity))
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         import torch
@@ -76,8 +76,8 @@ class Ngram:
             ngrams, vocabulary = batch.context.ngrams, batch.logits.shape[1]
             assert ngrams is not None
             base = batch.log_probs.exp().double().cpu().numpy()  # (N, V), below order 0
-            found = ngrams.distributions(self.rows(batch), vocabulary, base)
-            return torch.from_numpy(found).to(batch.logits)
+            distributions = ngrams.distributions(self.rows(batch), vocabulary, base)
+            return torch.from_numpy(distributions).to(batch.logits)
 
         return batch.shared(self, compute)
 
@@ -109,8 +109,8 @@ class Ngram:
         def compute() -> Tensor:
             seen = self.seen(batch, batch.no_targets)
             matches = np.eye(4)[np.minimum(seen.length, 3)]  # (N, 4)
-            found = np.c_[matches, seen.peak, np.log1p(seen.count) / 5]
-            return torch.from_numpy(found).to(batch.hidden.device)
+            distributions = np.c_[matches, seen.peak, np.log1p(seen.count) / 5]
+            return torch.from_numpy(distributions).to(batch.hidden.device)
 
         return batch.shared(("features", self), compute)
 
@@ -122,25 +122,26 @@ class Ngram:
         return replace(rows, visible=block.visible.cpu().numpy())
 
 
-def with_ngram(rule: Rule, settings: MethodSettings) -> Rule:
+def with_ngram(predictor: Predictor, settings: MethodSettings) -> Predictor:
     """Mix a rule with the n-gram, by a gate that depends on the length of the match before."""
     config = settings[NgramConfig]
     ngram = Ngram(config)
-    name = SUFFIX[1:] if isinstance(rule, Unadapted) else rule.name + SUFFIX
+    name = SUFFIX[1:] if isinstance(predictor, Unadapted) else predictor.name + SUFFIX
     return Gated(
         name,
         f"gate of {name}/2",
-        (rule, ngram),
+        (predictor, ngram),
         ngram.features,
         tuple((*row, *BEGINNING_WEIGHTS) for row in (BASE_WEIGHTS, NGRAM_WEIGHTS)),
         config.lr,
         anchor=0,
-        needed=ngram.needs,
+        needed=ngram.requirements,
     )
 
 
 NGRAM = Method(
-    "ngram", "n-gram", "ours", lambda s: with_ngram(LSTM.rule(s), s), (NgramConfig,), tuned=False,
+    "ngram", "n-gram", "ours", lambda s: with_ngram(LSTM.predictor(s), s), (NgramConfig,),
+    tuned=False,
     plot_style=("#aa4499",),
 )  # fmt: skip
 
@@ -151,8 +152,8 @@ def beside_ngram(method: Method) -> Method:
         method.name + SUFFIX,
         f"{method.label}+n-gram",
         "ours",
-        lambda settings: with_ngram(method.rule(settings), settings),
+        lambda settings: with_ngram(method.predictor(settings), settings),
         (*method.settings, NgramConfig),
-        moving=method.moving,
+        uses_dynamic_base=method.uses_dynamic_base,
         tuned=False,
     )

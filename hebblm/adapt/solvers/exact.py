@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hebblm.adapt.solvers.problem import Descent, Problem, Solution, rose
+from hebblm.adapt.solvers.problem import Descent, Problem, Solution, loss_increased
 
 
 def solve_exact(problem: Problem, descent: Descent) -> Solution:
@@ -49,7 +49,7 @@ def solve_exact(problem: Problem, descent: Descent) -> Solution:
             if pulled:
                 logits.sub_(base).mul_(shrink).add_(base)
             logits.baddbmm_(mixing, residual)
-    return Solution(delta.squeeze(1), rose(first, last))
+    return Solution(delta.squeeze(1), loss_increased(first, last))
 
 
 def _loss(taken: Tensor, sizes: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from hebblm.adapt.functional.changes import CompactChange
 from hebblm.adapt.functional.grouping import distinct, group_ids
 from hebblm.adapt.functional.normalizers import LOG2_E
-from hebblm.adapt.solvers.problem import Descent, Problem, Solution, rose
+from hebblm.adapt.solvers.problem import Descent, Problem, Solution, loss_increased
 
 SPARE = 64  # probable classes followed beside the labels of the neighbours
 STEP = 32  # numbers of classes differ by so much, so that queries of one number are many
@@ -72,7 +72,7 @@ class Followed:
     labels: Tensor  # (n, K) int64 places of the neighbours' labels among the classes
     # (n, K, C) log-probabilities at the keys in nats; the last of the C places is the tail, if any
     logits: Tensor
-    shares: Tensor  # (n, K, C) their exponentials
+    probabilities: Tensor  # (n, K, C) their exponentials
     # (n, C - 1) int64 the active set; None where all classes are followed and no tail is left
     classes: Tensor | None
     shape: Tensor  # (n, V) of the query's own tail, q, zero on the active set; empty without a tail
@@ -109,11 +109,12 @@ def follow(problem: Problem, present: Tensor, *, whole: bool = False) -> Followe
     # A label without an entry may lie outside A; it weighs nothing, so any place serves.
     # (n, K) places in A
     labels = torch.searchsorted(chosen, problem.labels).clamp_max_(chosen.shape[1] - 1)
-    logits = _log_shares(problem, chosen, shape)  # Z - lse, the tail's place last (n, K, A + 1)
-    shares = logits.exp()
-    shares[:, :, -1] = (1 - shares.sum(2)).clamp_min_(torch.finfo(logits.dtype).tiny)
-    logits[:, :, -1] = shares[:, :, -1].log()
-    return Followed(labels, logits, shares, chosen, shape, tail.moments[:, :1], tail)
+    # Z - lse, the tail's place last (n, K, A + 1)
+    logits = _log_probabilities(problem, chosen, shape)
+    probabilities = logits.exp()
+    probabilities[:, :, -1] = (1 - probabilities.sum(2)).clamp_min_(torch.finfo(logits.dtype).tiny)
+    logits[:, :, -1] = probabilities[:, :, -1].log()
+    return Followed(labels, logits, probabilities, chosen, shape, tail.moments[:, :1], tail)
 
 
 def _tail(problem: Problem, chosen: Tensor) -> tuple[Tensor, QueryTail]:
@@ -160,16 +161,16 @@ def _descend(problem: Problem, descent: Descent, followed: Followed) -> tuple[Te
     loss rose (n,).
     """
     sizes, steps, last_step = descent.sizes, descent.steps, descent.steps + descent.finish
-    labels, logits, shares = followed.labels, followed.logits, followed.shares
+    labels, logits, probabilities = followed.labels, followed.logits, followed.probabilities
     # what a key's residual does to the query (n, K)
     alpha = sizes * (problem.products + problem.one)
     if last_step == 1:  # one step needs the residuals at the base head alone: no key has moved yet
-        drawn = torch.bmm(alpha.unsqueeze(1), shares).squeeze(1)  # (n, A + 1)
+        drawn = torch.bmm(alpha.unsqueeze(1), probabilities).squeeze(1)  # (n, A + 1)
         return drawn.neg_().scatter_add_(1, labels, alpha), torch.zeros_like(
             sizes[:, 0], dtype=torch.bool
         )
-    factor, _, own = factored(problem)  # U (n, K, r), e (n, K)
-    own = (LOG2_E * own * sizes).unsqueeze(2)  # (n, K, 1)
+    factor, _, leftover = factored(problem)  # U (n, K, r), e (n, K)
+    leftover = (LOG2_E * leftover * sizes).unsqueeze(2)  # (n, K, 1)
     # What a step multiplies with R = Y - P: alpha, which gives the change, and U^T diag(a).
     # (n, 1 + r, K)
     rows = torch.cat([alpha.unsqueeze(1), (factor * sizes.unsqueeze(2)).transpose(1, 2)], 1)
@@ -183,14 +184,14 @@ def _descend(problem: Problem, descent: Descent, followed: Followed) -> tuple[Te
     change = torch.zeros_like(observed[:, 0])  # (n, A + 1)
     first = last = torch.zeros_like(sizes[:, 0])
     for step in range(last_step):
-        scale = normalised(logits, shares, fresh=step > 0)  # (n, K)
+        scale = normalised(logits, probabilities, fresh=step > 0)  # (n, K)
         if step in (0, last_step - 1):
             last = neighbor_loss(logits, scale, labels, sizes)
             first = first if step else last
         if step == steps:  # one more softmax, which was for the loss alone
             break
         # rows R (n, 1 + r, A + 1)
-        products = torch.baddbmm(observed, rows * scale.unsqueeze(1), shares, alpha=-1)
+        products = torch.baddbmm(observed, rows * scale.unsqueeze(1), probabilities, alpha=-1)
         change.mul_(descent.keep.unsqueeze(1)).add_(products[:, 0])
         if step + 1 < last_step:
             if pulled:
@@ -198,14 +199,14 @@ def _descend(problem: Problem, descent: Descent, followed: Followed) -> tuple[Te
             # The tail's classes share what moves it: by their mean each moves by sum_v q_v^2 of
             # that.
             products[:, 1:, -1] *= followed.overlap
-            shares[:, :, -1] *= followed.overlap
+            probabilities[:, :, -1] *= followed.overlap
             logits.baddbmm_(factor, products[:, 1:])
             # What the directions leave of a key moves that key alone: minus its probabilities, plus
             # its label.
-            logits.addcmul_(own * scale.unsqueeze(2), shares, value=-1).scatter_add_(
-                2, labels.unsqueeze(2), own
+            logits.addcmul_(leftover * scale.unsqueeze(2), probabilities, value=-1).scatter_add_(
+                2, labels.unsqueeze(2), leftover
             )
-    return change, rose(first, last)
+    return change, loss_increased(first, last)
 
 
 def observations(rows: Tensor, followed: Followed) -> Tensor:
@@ -216,23 +217,23 @@ def observations(rows: Tensor, followed: Followed) -> Tensor:
     return sums.scatter_add_(2, followed.labels.unsqueeze(1).expand_as(rows), rows)
 
 
-def normalised(logits: Tensor, shares: Tensor, *, fresh: bool) -> Tensor:
+def normalised(logits: Tensor, probabilities: Tensor, *, fresh: bool) -> Tensor:
     """Return 1 over the keys' normalisers (n, K); ``fresh`` overwrites shares (n, K, C) with 2 to
     the logits (bits).
     """
     if fresh:
-        torch.exp2(logits, out=shares)
-    scale = shares.sum(2).reciprocal_()
+        torch.exp2(logits, out=probabilities)
+    scale = probabilities.sum(2).reciprocal_()
     # Without the maximum that a softmax takes off, a step saves two passes. Queries that went too
     # far lose theirs, and those alone: no query's rounding depends on another.
     far = ~((scale > 1 / FAR) & (scale < FAR)).all(1)  # (n,)
     if bool(far.any()):
         logits.sub_(torch.where(far.view(-1, 1, 1), logits.amax(2, keepdim=True), 0))
-        scale = torch.exp2(logits, out=shares).sum(2).reciprocal_()
+        scale = torch.exp2(logits, out=probabilities).sum(2).reciprocal_()
     return scale
 
 
-def _log_shares(problem: Problem, chosen: Tensor, shape: Tensor) -> Tensor:
+def _log_probabilities(problem: Problem, chosen: Tensor, shape: Tensor) -> Tensor:
     """``log p_k(v) = W_v h_k + b_v - lse_k`` (n, K, A + 1) on the classes followed, and a place for
     the tail.
     """
@@ -269,9 +270,11 @@ def _estimated_normalizers(problem: Problem, logits: Tensor, shape: Tensor) -> T
     # (M,)
     middles = (torch.arange(SAMPLED, dtype=shape.dtype, device=shape.device) + 0.5) / SAMPLED
     drawn = torch.searchsorted(cumulative, total * middles).clamp_max_(shape.shape[1] - 1)  # (n, M)
-    shares = shape.gather(1, drawn).unsqueeze(1)  # q_v (n, 1, M)
+    probabilities = shape.gather(1, drawn).unsqueeze(1)  # q_v (n, 1, M)
     # (n, K, M)
-    ratios = (_logits_on(problem, drawn) - shares.log()).masked_fill_(shares == 0, -torch.inf)
+    ratios = (_logits_on(problem, drawn) - probabilities.log()).masked_fill_(
+        probabilities == 0, -torch.inf
+    )
     tail = ratios.logsumexp(2) + (total / SAMPLED).log()  # (n, K)
     return torch.logaddexp(logits.logsumexp(2), tail)
 
@@ -309,10 +312,10 @@ def factored(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
     )
     lengths = torch.linalg.vector_norm(keys, dim=2).square_()  # (n, K)
     # What rounding may take below 0.
-    own = (lengths - factor[:, :-1].square().sum(2)).clamp_min_(0)
+    leftover = (lengths - factor[:, :-1].square().sum(2)).clamp_min_(0)
     if problem.one:
         factor = torch.cat([factor, factor.new_ones(*factor.shape[:2], 1)], 2)
-    return factor[:, :-1], factor[:, -1], own
+    return factor[:, :-1], factor[:, -1], leftover
 
 
 def neighbor_loss(logits: Tensor, scale: Tensor, labels: Tensor, sizes: Tensor) -> Tensor:

@@ -21,8 +21,8 @@ from hebblm.adapt.solvers.fast import (
     normalised,
     observations,
 )
-from hebblm.adapt.solvers.problem import Problem, Solution, relative_weights, rose
-from hebblm.runtime.blocks import side_by_side
+from hebblm.adapt.solvers.problem import Problem, Solution, loss_increased, relative_weights
+from hebblm.runtime.blocks import in_parallel
 
 SMALL = 1e-9  # a direction of so much less curvature than the first is not followed
 DAMPED = 0.5  # what is done of a step that turns back
@@ -43,17 +43,17 @@ class Directions:
     queries: Tensor  # (n, r) those of the query
     curvatures: Tensor  # (n, r) lambda; the largest of all directions is 1
     # (n, K) e, squared length that the directions leave of each key; None where all are followed
-    own: Tensor | None
+    leftover: Tensor | None
     rest: Tensor  # (n, K) what they leave of the products of the keys and the query
 
 
-def solve_newton(problem: Problem, *, steps: int, pull: float, exact: bool) -> Solution:
+def solve_newton(problem: Problem, *, steps: int, l2_to_base: float, exact: bool) -> Solution:
     """Minimise the neighbours' loss with a pull toward the base head (Eq. 5; Sprechmann et al.
     2018)::
 
         sum_k a_k CE(y_k; W h_k + b) + mu / 2 (|dW|^2 + |db|^2),    a_k = w_k / lambda_max
 
-    with ``mu = pull (lambda_2 + lambda_3 + ...)^1/2``, the smaller the more alike a query's
+    with ``mu = l2_to_base (lambda_2 + lambda_3 + ...)^1/2``, the smaller the more alike a query's
     neighbours are. The minimum lies in the span of the keys. In the directions i of
     :class:`Directions` a class v has the coordinate theta_iv and the gradient ``sum_k a_k u_ki
     (p_kv - y_kv) + mu theta_iv``. Each coordinate has its own step::
@@ -65,10 +65,10 @@ def solve_newton(problem: Problem, *, steps: int, pull: float, exact: bool) -> S
     ``diag(p)``. As the share moves to that of the labels during the step, c is a mean of both, see
     :func:`_mean`.
 
-    Three of the ``steps`` >= 1 come near the optimum on states of a language model; ``pull`` > 0 is
-    in units of the geometric mean of the largest curvature and the sum of all others. ``exact``
-    follows all classes in all directions of the keys; without it, a few hundred classes in 16
-    directions and each key's own direction.
+    Three of the ``steps`` >= 1 come near the optimum on states of a language model; ``l2_to_base``
+    > 0 is in units of the geometric mean of the largest curvature and the sum of all others.
+    ``exact`` follows all classes in all directions of the keys; without it, a few hundred classes
+    in 16 directions and each key's own direction.
     """
     # a (n, K): the largest curvature is 1, so that pull has no unit of the model's
     sizes = relative_weights(problem)
@@ -81,7 +81,7 @@ def solve_newton(problem: Problem, *, steps: int, pull: float, exact: bool) -> S
     # The more alike the neighbours are, the less there is to tell them apart by, and the smaller mu
     # is.
     change, rises = _descend(
-        along, sizes, followed, steps, pull * _other_curvatures(problem, sizes).sqrt()
+        along, sizes, followed, steps, l2_to_base * _other_curvatures(problem, sizes).sqrt()
     )
     return Solution(followed.change_of(problem, change), rises)
 
@@ -103,7 +103,7 @@ def _descend(
     """Return the change of the query's logits on the followed places (n, C) in nats, and whether
     the loss rose (n,).
     """
-    pull = pulls.view(-1, 1, 1)  # mu (n, 1, 1)
+    l2_to_base = pulls.view(-1, 1, 1)  # mu (n, 1, 1)
     labels, overlap = followed.labels.unsqueeze(2), followed.overlap
     curvatures = along.curvatures.unsqueeze(2)  # lambda (n, r, 1)
     # Gradients and curvatures are both sums over the keys of p times a number a key and direction.
@@ -117,27 +117,31 @@ def _descend(
     # share of each class among the labels (n, r, C): where its p is going
     wanted = observed.chunk(2, 1)[1]
     # in bits: 2^x takes a third of the time (n, K, C)
-    base, shares = followed.logits.mul_(LOG2_E), followed.shares
+    base, probabilities = followed.logits.mul_(LOG2_E), followed.probabilities
     keys, logits = LOG2_E * along.keys, base
     # coordinates and their last steps (n, r, C)
     theta, moved = torch.zeros_like(wanted), torch.zeros_like(wanted)
-    own = None if along.own is None else along.own.unsqueeze(2)  # (n, K, 1)
-    if own is not None:
+    leftover = None if along.leftover is None else along.leftover.unsqueeze(2)  # (n, K, 1)
+    if leftover is not None:
         # The part of a key outside the 16 directions moves that key alone: one more coordinate
         # alpha_kv for each. Its step solves a curvature of 1/4, the largest possible, together with
         # the pull.
         alpha = torch.zeros_like(base)  # (n, K, C)
-        step_size = sizes.unsqueeze(2) / (OWN * sizes.unsqueeze(2) * own + pull)  # (n, K, 1)
+        step_size = sizes.unsqueeze(2) / (
+            OWN * sizes.unsqueeze(2) * leftover + l2_to_base
+        )  # (n, K, 1)
 
     def move(classes: slice) -> None:
         """One Newton step of some classes in all directions."""
         at = (..., classes)
         # rows (Y - P) (n, 2 r, c)
-        products = torch.baddbmm(observed[at], scaled, shares[at], alpha=-1)
+        products = torch.baddbmm(observed[at], scaled, probabilities[at], alpha=-1)
         # minus the gradient of the loss; share wanted less share now
         gradients, missing = products.chunk(2, 1)
         share = _mean(wanted[at] - missing, wanted[at])
-        step = gradients.addcmul_(theta[at], pull, value=-1).div_(share.mul_(curvatures).add_(pull))
+        step = gradients.addcmul_(theta[at], l2_to_base, value=-1).div_(
+            share.mul_(curvatures).add_(l2_to_base)
+        )
         # A coordinate that turns back went too far, and goes half of the way back.
         step = torch.where(step * moved[at] < 0, DAMPED * step, step)
         moved[at] = step
@@ -147,15 +151,15 @@ def _descend(
     losses = []
     for number in range(steps):
         # 1 / sum_v 2^logits (n, K); P = scale * shares
-        scale = normalised(logits, shares, fresh=number > 0)
+        scale = normalised(logits, probabilities, fresh=number > 0)
         if number in (0, steps - 1):  # the first and the last known loss say whether it rose
             losses.append(neighbor_loss(logits, scale, followed.labels, sizes))
         # normalising the rows takes less than normalising the shares (n, 2 r, K)
         scaled = rows * scale.unsqueeze(1)
-        side_by_side(move, parts, base.device)
-        if own is not None:  # alpha <- alpha + (a (y - p) - mu alpha) / (a e / 4 + mu)
-            alpha.mul_(OWN * step_size * own).addcmul_(
-                step_size * scale.unsqueeze(2), shares, value=-1
+        in_parallel(move, parts, base.device)
+        if leftover is not None:  # alpha <- alpha + (a (y - p) - mu alpha) / (a e / 4 + mu)
+            alpha.mul_(OWN * step_size * leftover).addcmul_(
+                step_size * scale.unsqueeze(2), probabilities, value=-1
             )
             alpha.scatter_add_(2, labels, step_size)
         # the keys' logits under the new head; not needed after the last step
@@ -166,14 +170,14 @@ def _descend(
             logits[:, :, -1] = base[:, :, -1] + (
                 keys @ (overlap * theta[:, :, -1]).unsqueeze(2)
             ).squeeze(2)
-            if own is not None:
-                logits.addcmul_(LOG2_E * own, alpha)
-                logits[:, :, -1] -= (1 - overlap) * LOG2_E * own.squeeze(2) * alpha[:, :, -1]
+            if leftover is not None:
+                logits.addcmul_(LOG2_E * leftover, alpha)
+                logits[:, :, -1] -= (1 - overlap) * LOG2_E * leftover.squeeze(2) * alpha[:, :, -1]
     # u theta: the query's change under the new head (n, 1, C)
     change = torch.bmm(along.queries.unsqueeze(1), theta)
-    if own is not None:
+    if leftover is not None:
         change.baddbmm_(along.rest.unsqueeze(1), alpha)
-    return change.squeeze(1), rose(losses[0], losses[-1])
+    return change.squeeze(1), loss_increased(losses[0], losses[-1])
 
 
 def _mean(now: Tensor, wanted: Tensor) -> Tensor:
@@ -213,12 +217,12 @@ def _few_directions(problem: Problem, sizes: Tensor) -> Directions:
     each key.
     """
     # (n, K, r), (n, r), (n, K): H H^T + 1 is near U U^T + diag(e)
-    keys, query, own = factored(problem)
+    keys, query, leftover = factored(problem)
     # Turned so that the curvature is diagonal: every coordinate can then have its own step.
     # r by r
     values, vectors = torch.linalg.eigh((keys * sizes.unsqueeze(2)).transpose(1, 2) @ keys)
     values = torch.where(values > SMALL, values, 0)
     rest = problem.products + problem.one - torch.bmm(keys, query.unsqueeze(2)).squeeze(2)
     return Directions(
-        keys @ vectors, torch.bmm(query.unsqueeze(1), vectors).squeeze(1), values, own, rest
+        keys @ vectors, torch.bmm(query.unsqueeze(1), vectors).squeeze(1), values, leftover, rest
     )

@@ -41,7 +41,7 @@ class Problem:
     def rows(self, index: Tensor) -> Problem:
         """Return the problem of some of the queries, (m,) int64 or (n,) bool."""
         known = None if self.log_normalizers is None else self.log_normalizers[index]
-        own = None if self.normalizers is None else self.normalizers[index]
+        normalizers = None if self.normalizers is None else self.normalizers[index]
         return Problem(
             self.head,
             self.hidden[index],
@@ -51,7 +51,7 @@ class Problem:
             self.base_logits[index],
             known,
             self.products[index],
-            own,
+            normalizers,
         )
 
 
@@ -67,24 +67,26 @@ class Descent:
     finish: bool = False
 
     @classmethod
-    def at(cls, problem: Problem, lr: float, steps: int, pull: float, lr_units: LrUnits) -> Descent:
+    def at(
+        cls, problem: Problem, lr: float, steps: int, l2_to_base: float, lr_units: LrUnits
+    ) -> Descent:
         """Return descent at rate ``lr``, or at each query's ``lr / lambda_max`` if ``relative``.
 
-        A relative pull is in the unit of the rate, so that a step takes back ``lr * pull`` in
+        A relative pull is in the unit of the rate, so that a step takes back ``lr * l2_to_base`` in
         either case.
         """
         weights = problem.weights
-        keep = torch.full_like(weights[:, 0], 1 - lr * pull)
+        keep = torch.full_like(weights[:, 0], 1 - lr * l2_to_base)
         if lr_units != "relative":
             return cls(lr * weights, keep, steps, finish=lr_units == "guarded")
         return cls(lr * relative_weights(problem), keep, steps)
 
     @classmethod
-    def stable(cls, problem: Problem, lr: float, steps: int, pull: float) -> Descent:
+    def stable(cls, problem: Problem, lr: float, steps: int, l2_to_base: float) -> Descent:
         """Return descent at the largest rate, at most ``lr``, at which the loss cannot rise."""
-        largest = curvature(problem.keys, problem.weights, problem.one) + 2 * pull
+        largest = curvature(problem.keys, problem.weights, problem.one) + 2 * l2_to_base
         rates = (MARGIN * STABLE / largest).clamp_max(lr)  # (n,)
-        return cls(rates.unsqueeze(1) * problem.weights, 1 - rates * pull, steps)
+        return cls(rates.unsqueeze(1) * problem.weights, 1 - rates * l2_to_base, steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class Solution:
     change: Tensor | CompactChange
     # (n,) bool, whether the neighbours' loss was above its first value where it was taken last:
     # before the last step, or after it where the descent asks for that.
-    rose: Tensor
+    loss_increased: Tensor
 
     @property
     def delta(self) -> Tensor:
@@ -154,7 +156,7 @@ def relative_weights(problem: Problem) -> Tensor:
     return torch.where(largest > 0, weights / largest, 0)
 
 
-def rose(before: Tensor, after: Tensor) -> Tensor:
+def loss_increased(before: Tensor, after: Tensor) -> Tensor:
     """Return where a loss (n,) grew by more than rounding or is no longer finite."""
     slack = 16 * torch.finfo(before.dtype).eps * before.abs()
     return ~(torch.isfinite(after) & (after <= before + slack))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hebblm.adapt.solvers.problem import Problem, Solution, rose
+from hebblm.adapt.solvers.problem import Problem, Solution, loss_increased
 
 SMOOTHING = 0.99  # the defaults of torch.optim.RMSprop
 EPSILON = 1e-8
@@ -13,7 +13,7 @@ BACKTRACKS = 12
 
 
 def solve_rmsprop(
-    problem: Problem, *, lr: float, steps: int, pull: float, guarded: bool
+    problem: Problem, *, lr: float, steps: int, l2_to_base: float, guarded: bool
 ) -> Solution:
     """Follow S >= 1 steps of RMSprop with a fresh state for each query.
 
@@ -24,10 +24,10 @@ def solve_rmsprop(
     The pull p toward the base head stays outside the running mean of squares. RMSprop has no bound
     on a stable rate: ``guarded`` quarters a query's rate until the neighbours' loss does not rise,
     and keeps the base head if no rate is small enough; queries whose loss rose at first are marked
-    in ``rose``.
+    in ``loss_increased``.
     """
     rates = torch.full_like(problem.hidden[:, 0], lr)  # (n,)
-    change, rises = _follow(problem, rates, steps, pull)
+    change, rises = _follow(problem, rates, steps, l2_to_base)
     if not guarded:
         return Solution(change, rises)
     pending = rises.nonzero().squeeze(1)  # (m,) queries still rising
@@ -35,13 +35,15 @@ def solve_rmsprop(
         if pending.numel() == 0:
             break
         rates[pending] /= 4
-        change[pending], again = _follow(problem.rows(pending), rates[pending], steps, pull)
+        change[pending], again = _follow(problem.rows(pending), rates[pending], steps, l2_to_base)
         pending = pending[again]
     change[pending] = 0
     return Solution(change, rises)
 
 
-def _follow(problem: Problem, rates: Tensor, steps: int, pull: float) -> tuple[Tensor, Tensor]:
+def _follow(
+    problem: Problem, rates: Tensor, steps: int, l2_to_base: float
+) -> tuple[Tensor, Tensor]:
     """Return the change of the logits (n, V) in nats at rates (n,), and whether the neighbours'
     loss rose overall.
     """
@@ -62,9 +64,9 @@ def _follow(problem: Problem, rates: Tensor, steps: int, pull: float) -> tuple[T
         # (n, V, D + 1)
         gradient = -(residual * problem.weights.unsqueeze(2)).transpose(1, 2) @ keys
         square.mul_(SMOOTHING).addcmul_(gradient, gradient, value=1 - SMOOTHING)
-        change = change * (1 - rate * pull) - rate * gradient / (square.sqrt() + EPSILON)
+        change = change * (1 - rate * l2_to_base) - rate * gradient / (square.sqrt() + EPSILON)
     last = torch.baddbmm(base, keys, change.transpose(1, 2))
-    rises = rose(_loss(base, problem), _loss(last, problem))
+    rises = loss_increased(_loss(base, problem), _loss(last, problem))
     return torch.einsum("nvd,nd->nv", change, hidden), rises
 
 

@@ -80,8 +80,8 @@ def merged(model: Any, adapter: PeftAdapter) -> Any:
     folder, mapping = str(adapter.folder), getattr(model, "_checkpoint_conversion_mapping", None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of weights that are missing, and they are refused here
-        made = PeftModel(model, PeftConfig.from_pretrained(folder))
-        report = made.load_adapter(
+        adapted = PeftModel(model, PeftConfig.from_pretrained(folder))
+        report = adapted.load_adapter(
             folder, "default", torch_device=str(model.device), key_mapping=mapping
         )
     if lacking := report.missing_keys:
@@ -90,7 +90,7 @@ def merged(model: Any, adapter: PeftAdapter) -> Any:
             f"does not fit {ADAPTER_CONFIG} next to it, or its base {adapter.base}; download it "
             "again"
         )
-    return made.merge_and_unload(safe_merge=True)
+    return adapted.merge_and_unload(safe_merge=True)
 
 
 def unwrapped(model: Any) -> Any:

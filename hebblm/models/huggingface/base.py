@@ -48,12 +48,12 @@ class HuggingFaceBase(GradientBase):
         self,
         network: Network,
         update: BaseUpdate | None = None,
-        own: dict[str, nn.Parameter] | None = None,
+        learned: dict[str, nn.Parameter] | None = None,
         streams: int = 1,
     ) -> None:
         super().__init__(update, streams)
         self._trained = network
-        self._given = own or {}
+        self._given = learned or {}
         self._cache: object = None
         self.reset()
 
@@ -147,11 +147,13 @@ class HuggingFaceBase(GradientBase):
             self._carry(carried)
 
     def frozen(self) -> HuggingFaceBase:
-        own = {name: nn.Parameter(weight.detach().clone()) for name, weight in self._own.items()}
-        return HuggingFaceBase(self._trained, own=own)
+        weights = {
+            name: nn.Parameter(weight.detach().clone()) for name, weight in self._own.items()
+        }
+        return HuggingFaceBase(self._trained, learned=weights)
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def preserve_state(self) -> Iterator[None]:
         window, cache, hidden = self._window, self._cache, self._hidden
         self._cache = copy.deepcopy(cache)
         try:
@@ -160,7 +162,7 @@ class HuggingFaceBase(GradientBase):
             self._window, self._cache, self._hidden = window, cache, hidden
 
     @property
-    def room(self) -> int:
+    def max_rewind(self) -> int:
         """Tokens until the window moves on."""
         if self._recurrent:
             raise UserError(
@@ -169,7 +171,7 @@ class HuggingFaceBase(GradientBase):
             )
         return (self._trained.context - self._window.shape[1]) or self._trained.stride
 
-    def back(self, count: int) -> None:
+    def rewind(self, count: int) -> None:
         """Cut the window, and the carried state if possible; if not, the window is read again."""
         if not count:
             return
@@ -187,12 +189,12 @@ class HuggingFaceBase(GradientBase):
             self._cache = None
 
     @torch.no_grad()
-    def branches(self, rows: Sequence[Tensor]) -> list[Tensor]:
+    def continuations(self, rows: Sequence[Tensor]) -> list[Tensor]:
         """Return the hidden states of several continuations, at once if that does not change
         them.
         """
         if len(rows) < 2 or not self._branching:
-            return super().branches(rows)
+            return super().continuations(rows)
         most = max(1, BESIDE // (self._window.shape[1] + max(map(len, rows)) + 1))
         return [
             state
@@ -205,8 +207,8 @@ class HuggingFaceBase(GradientBase):
         their end.
         """
         if len(rows) == 1:
-            return super().branches(rows)
-        base = HuggingFaceBase(self._trained, own=self._own, streams=len(rows))
+            return super().continuations(rows)
+        base = HuggingFaceBase(self._trained, learned=self._own, streams=len(rows))
         base._window = self._window.expand(len(rows), -1)
         shared = (
             {id(tensor): tensor for _, tensor in tensors_of(self._cache)}
@@ -235,14 +237,14 @@ class HuggingFaceBase(GradientBase):
         def alike() -> bool:
             base = HuggingFaceBase(network)
             base.read(ids[:-2])
-            expected = [GradientBase.branches(base, rows) for rows in tried]
+            expected = [GradientBase.continuations(base, rows) for rows in tried]
             try:
                 states = [base._beside(rows) for rows in tried]
             except (RuntimeError, ValueError, IndexError, TypeError):  # it reads them one at a time
                 return False
             return all(
-                own.shape == other.shape and agree(own, other, exact)
-                for own, other in zip(chain(*states), chain(*expected), strict=True)
+                tensor.shape == other.shape and agree(tensor, other, exact)
+                for tensor, other in zip(chain(*states), chain(*expected), strict=True)
             )
 
         return holds(alike, exact)
@@ -275,7 +277,7 @@ class HuggingFaceBase(GradientBase):
         trained, window = self._trained, self._window
         ids = ids.to(window.device)
         if window.shape[1] == trained.context:
-            window, self._cache = trained.begun(window[:, trained.stride :]), None
+            window, self._cache = trained.with_bos(window[:, trained.stride :]), None
         fed = ids if self._cache is not None else torch.cat([window, ids], 1)
         if not self._anew and trained.steps == "one" and self._cache is not None:
             states = torch.cat([self._forward(token) for token in torch.split(fed, 1, 1)], 1)

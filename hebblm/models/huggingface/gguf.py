@@ -16,7 +16,7 @@ import numpy as np
 
 from hebblm.errors import UserError
 from hebblm.models.huggingface.probe import line
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 
 INSTALL = "GGUF files need more to be installed: pip install -e '.[gguf]' in the checkout"
 GPT2 = (
@@ -74,7 +74,7 @@ class GgufFile:
                 ]
             )
         else:
-            say(
+            log(
                 f"{self.path} splits texts in a way ({way}) that transformers does not know, so "
                 "GPT-2's way is used: "
                 "its pieces may differ from its training; hebblm.load((model, tokenizer)) takes "

@@ -20,7 +20,7 @@ from hebblm.models.huggingface import gguf, unpacked
 from hebblm.models.huggingface.adapter import PeftAdapter, find_adapter, merged
 from hebblm.models.huggingface.probe import READS, check_kind, line
 from hebblm.models.pretrained import PRETRAINED, obtain
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 
 LOCATION = (
     "cache_dir",
@@ -79,11 +79,11 @@ def load_causal(
         with _in_one_line(f"{file} of {name}"), quiet_hub():
             name = Path(str(cached_file(str(name), str(file), **location)))
     if is_gguf(Path(name)):
-        found = checked(Path(name), None if known is None else known.file_sha256, required=True)
+        digest = checked(Path(name), None if known is None else known.file_sha256, required=True)
         others = {key: value for key, value in options.items() if key not in LOCATION}
         if known is None or others or dtype not in ("auto", KEPT):
-            return Loaded(*_load_gguf(Path(name), device, dtype, others), origin, found)
-        return Loaded(*_load_kept(Path(name), device, found), origin, found)
+            return Loaded(*_load_gguf(Path(name), device, dtype, others), origin, digest)
+        return Loaded(*_load_kept(Path(name), device, digest), origin, digest)
     folder = Path(name)
     if not folder.is_dir() and (
         folder.is_absolute() or str(name).startswith((".", "~")) or len(folder.parts) > 2
@@ -205,25 +205,25 @@ def _load_gguf(
     return model, tokenizer
 
 
-def _load_kept(path: Path, device: torch.device, found: str) -> tuple[Any, Any]:
+def _load_kept(path: Path, device: torch.device, digest: str) -> tuple[Any, Any]:
     """Load a model from its unpacked weights; without them unpack the GGUF file, and keep them for
     the next time.
     """
     from transformers import AutoTokenizer
 
     folder = unpacked.folder_of(path)
-    if unpacked.is_whole(folder, found):
+    if unpacked.is_whole(folder, digest):
         model = _load_model(str(folder), {}, device, KEPT, {})
         with _in_one_line(f"the tokenizer of {folder}"):
             return model, AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     model, tokenizer = _load_gguf(path, device, KEPT, {})
     try:
         with _quiet():
-            unpacked.keep(folder, found, model, tokenizer)
+            unpacked.keep(folder, digest, model, tokenizer)
     except (
         UserError
     ) as error:  # of a full disk, or a cache that others own: the model is there all the same
-        say(f"{error}; until then each start unpacks the weights again")
+        log(f"{error}; until then each start unpacks the weights again")
     return model, tokenizer
 
 
@@ -257,7 +257,7 @@ def _placed(
             "configuration and weights do not fit; download it again"
         )
     if unexpected := sorted(report["unexpected_keys"]):
-        say(f"{name} holds {_listed(unexpected)}, which its configuration does not use: left out")
+        log(f"{name} holds {_listed(unexpected)}, which its configuration does not use: left out")
     if not mapped:
         half = dtype == "auto" and device.type == "cpu" and model.dtype == torch.float16
         torch.nn.Module.to(model, device, torch.float32 if half else None)

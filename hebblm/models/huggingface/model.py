@@ -60,11 +60,11 @@ class Weights:
         return Weights, (self._model, self._key, self.file_sha256)
 
 
-def _fingerprint(model: Any, beside: str) -> str:
+def _fingerprint(model: Any, extra: str) -> str:
     """Return a hash of shapes, types and some numbers of the weights, and of the active
     adapters.
     """
-    digest = hashlib.sha256(beside.encode())
+    digest = hashlib.sha256(extra.encode())
     for name, weight in model.named_parameters():
         flat = weight.detach().flatten()
         sample = flat[:: max(1, len(flat) // SAMPLE)][:SAMPLE]
@@ -203,7 +203,7 @@ class HuggingFaceModel(Network):
                 stop = min(start + segment, width - 1)
                 window = block[:, start - warm : stop]
                 hidden, _ = self.states(
-                    self.begun(window) if warm else window, None, parameters, carry=False
+                    self.with_bos(window) if warm else window, None, parameters, carry=False
                 )
                 head = self.head_with(parameters)
                 logits = head.logits(hidden[:, warm:, : head.weight.shape[1]])
@@ -228,8 +228,8 @@ class HuggingFaceModel(Network):
             "begin": self.begin,
             "steps": self.steps,
             "key": self.key.name,
-            "logit_scale": self.found.scale,
-            "logit_cap": self.found.cap,
+            "logit_scale": self.found_head.scale,
+            "logit_cap": self.found_head.cap,
             "parameters": sum(weight.numel() for weight in self.parameters.values()),
             "learning_parameters": sum(self.parameters[name].numel() for name in self.learns),
             "origin": self.origin,

@@ -35,7 +35,7 @@ class Network:
     """
 
     model: Any  # in evaluation mode while it is read
-    found: FoundHead
+    found_head: FoundHead
     head: OutputHead  # the same as tensors
     parameters: Mapping[str, Tensor]  # all weights by name, without their gradients
     learns: tuple[str, ...]  # names of those that learn where a base moves
@@ -56,15 +56,15 @@ class Network:
     def keyed(self) -> bool:
         return self.key.module is not None
 
-    def head_with(self, own: Mapping[str, Tensor]) -> OutputHead:
+    def head_with(self, learned: Mapping[str, Tensor]) -> OutputHead:
         """Return the softmax layer with weights in place of the model's, by name; without such
         weights, as trained.
         """
-        if self.found.weight not in own and self.found.bias not in own:
+        if self.found_head.weight not in learned and self.found_head.bias not in learned:
             return self.head
-        return self.found.of({**self.parameters, **own})
+        return self.found_head.of({**self.parameters, **learned})
 
-    def begun(self, window: Tensor) -> Tensor:
+    def with_bos(self, window: Tensor) -> Tensor:
         """Return the window (B, T) with its first token replaced by the tokenizer's token before
         texts, if any.
         """
@@ -73,7 +73,7 @@ class Network:
         return torch.cat([window.new_full((len(window), 1), self.begin), window[:, 1:]], 1)
 
     def states(
-        self, ids: Tensor, carried: object, own: Mapping[str, Tensor], *, carry: bool = True
+        self, ids: Tensor, carried: object, learned: Mapping[str, Tensor], *, carry: bool = True
     ) -> tuple[Tensor, object]:
         """Return hidden states (B, T, D) that enter the softmax layer, and the carried state after
         them.
@@ -83,17 +83,17 @@ class Network:
         Args:
             ids: (B, T) tokens.
             carried: state after the tokens before them, None at the beginning.
-            own: weights in place of the model's, by name; they may have higher precision.
+            learned: weights in place of the model's, by name; they may have higher precision.
             carry: whether to carry a state on.
         """
         ids = ids.to(self.model.get_input_embeddings().weight.device)
         options = {} if self.carries is None else {self.carries: carried, "use_cache": carry}
         with (
             turn(self.model),
-            states_of(self.found.module, last_only=True) as entering,
+            states_of(self.found_head.module, last_only=True) as entering,
             self.key.states() as keys,
         ):
-            if own:
+            if learned:
                 # Quantised weights are more than their numbers: they stay in their places.
                 weights = {
                     name: weight
@@ -101,7 +101,7 @@ class Network:
                     if weight.is_floating_point()
                 }
                 weights |= {
-                    name: weight.to(self.parameters[name].dtype) for name, weight in own.items()
+                    name: weight.to(self.parameters[name].dtype) for name, weight in learned.items()
                 }
                 out = functional_call(self.model, weights, (ids,), options)
             else:

@@ -33,7 +33,7 @@ from hebblm.models.huggingface.probe import (
     is_exact,
     probing,
 )
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.text.subwords import token_before
 
 CONTEXT = 4096  # default tokens of a window; less if the model was trained with less
@@ -103,14 +103,17 @@ def open_causal(
     carries = next((n for n in CARRIED if n in inspect.signature(model.forward).parameters), None)
     with turn(model):
         exact = is_exact(model, ids)
-        found = find_head(model, ids[None], exact)
+        found_head = find_head(model, ids[None], exact)
         if given is not model:
             _check_inside(given, model, ids[None], exact)
     # No rows of the layer yet: a large one in float32 would be in memory together with the probes'
     # copy of its weights.
-    head = found.of({name: parameters[name][:0] for name in (found.weight, found.bias) if name})
+    head = found_head.of(
+        {name: parameters[name][:0] for name in (found_head.weight, found_head.bias) if name}
+    )
     opened = HuggingFaceModel(
-        model, found, head, parameters, _learning(model, found, learns), context, stride, begin,
+        model, found_head, head, parameters, _learning(model, found_head, learns), context, stride,
+        begin,
         carries,
         False, "none", True, ids, chosen, head.weight.shape[1], origin,
         Weights(model, chosen.name, file_sha256),
@@ -118,12 +121,12 @@ def open_causal(
     with torch.no_grad(), probing(kind):
         opened = _probed(opened, exact)
     if opened.steps == "none":
-        say(
+        log(
             f"{kind} cannot go on from what it has read, so its window is read again for each "
             "interval: "
             "long ones (update_every) take less time"
         )
-    opened = replace(opened, head=found.of(parameters))
+    opened = replace(opened, head=found_head.of(parameters))
     return replace(opened, differentiable=_has_gradients(opened)) if opened.recurrent else opened
 
 
@@ -140,9 +143,9 @@ def load_and_open(
 
     The other arguments are those of :func:`hebblm.models.huggingface.load.load_causal`.
     """
-    model, tokenizer, origin, found = load_causal(name, device=device, dtype=dtype, **options)
+    model, tokenizer, origin, digest = load_causal(name, device=device, dtype=dtype, **options)
     begin = token_before(tokenizer)
-    return open_causal(model, **reading, begin=begin, origin=origin, file_sha256=found), tokenizer
+    return open_causal(model, **reading, begin=begin, origin=origin, file_sha256=digest), tokenizer
 
 
 def _token_rows(model: Any) -> Tensor:
@@ -181,7 +184,7 @@ def _probed(opened: HuggingFaceModel, exact: bool) -> HuggingFaceModel:
     def causal() -> bool:
         """Change the later tokens: passes of one length are rounded alike."""
         changed = torch.cat([ids[:, :first], ids[:, first - 1 : -1]], 1)
-        rows, others = (opened.states(each, None, {})[0][:, :first] for each in (ids, changed))
+        rows, others = (opened.states(row, None, {})[0][:, :first] for row in (ids, changed))
         return agree(others, rows, exact)
 
     def goes_on(width: int) -> bool:
@@ -222,17 +225,19 @@ def _has_gradients(opened: HuggingFaceModel) -> bool:
     overwrite their state.
     """
     first = opened.learns[0]
-    own = {first: torch.nn.Parameter(opened.parameters[first].clone())}
+    learned = {first: torch.nn.Parameter(opened.parameters[first].clone())}
     ids, carried, parts = opened.probe_ids[None], None, []
     rest = ids.shape[1] - 1
     pieces = [1] * (rest + 1) if opened.steps == "one" else [rest - rest // 2, rest // 2, 1]
     try:
         with torch.enable_grad():
             for piece in torch.split(ids, [width for width in pieces if width], 1):
-                hidden, carried = opened.states(piece, carried, own)
+                hidden, carried = opened.states(piece, carried, learned)
                 carried = replace_tensors(carried, lambda _, tensor: tensor.detach())
                 parts.append(hidden)
-            torch.autograd.grad(torch.cat(parts, 1).sum(), list(own.values()), allow_unused=True)
+            torch.autograd.grad(
+                torch.cat(parts, 1).sum(), list(learned.values()), allow_unused=True
+            )
     except RuntimeError:
         return False
     return True
@@ -262,7 +267,7 @@ def _window(config: Any, context: int | None, stride: int | None) -> tuple[int, 
     return context, stride
 
 
-def _learning(model: Any, found: FoundHead, asked: Sequence[str] | None) -> tuple[str, ...]:
+def _learning(model: Any, head: FoundHead, asked: Sequence[str] | None) -> tuple[str, ...]:
     """Return the names of the weights that learn."""
     weights = dict(model.named_parameters())
     floating = [name for name, weight in weights.items() if weight.is_floating_point()]
@@ -279,7 +284,7 @@ def _learning(model: Any, found: FoundHead, asked: Sequence[str] | None) -> tupl
         part: [name for name in floating if part in name] for part in asked
     }
     if "lm_head" in kinds:
-        kinds["lm_head"] += [name for name in (found.weight, found.bias) if name]
+        kinds["lm_head"] += [name for name in (head.weight, head.bias) if name]
     if "norm" in kinds:
         kinds["norm"] += [name for name in floating if name.rpartition(".")[0] in norms]
     for part, names in kinds.items():

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from hebblm.errors import UserError
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 
 READS = "hebblm reads causal language models"
 TASKS = {  # by the end of the class's name
@@ -108,7 +108,7 @@ def is_exact(model: Any, ids: Tensor) -> bool:
         with Wide(torch.float32):
             model(ids[None])
     except torch.OutOfMemoryError:  # says nothing about the model's functions
-        say(
+        log(
             "not enough memory to check this model in float32; it is checked in half precision only"
         )
         return False

@@ -10,8 +10,8 @@ from typing import Any
 
 from hebblm.errors import UserError
 from hebblm.io.files import atomic_path, read_json, sha256, write_json
-from hebblm.io.locks import held
-from hebblm.runtime.progress import say
+from hebblm.io.locks import file_lock
+from hebblm.runtime.progress import log
 
 RECORD = "unpacked.json"
 
@@ -30,19 +30,19 @@ def is_whole(folder: Path, gguf_sha256: str) -> bool:
     try:
         record = read_json(folder / RECORD)
         if record["gguf_sha256"] == gguf_sha256 and all(
-            sha256(folder / name) == found for name, found in record["files"].items()
+            sha256(folder / name) == digest for name, digest in record["files"].items()
         ):
             return True
     except (UserError, OSError, KeyError, TypeError, AttributeError):
         pass  # damaged, or not such a folder
-    say(f"{folder} was changed; its weights are unpacked again")
+    log(f"{folder} was changed; its weights are unpacked again")
     shutil.rmtree(folder)
     return False
 
 
 def keep(folder: Path, gguf_sha256: str, model: Any, tokenizer: Any) -> None:
     """Write a model and its tokenizer to a folder, whole or not at all."""
-    with held(folder, "unpacked weights"):
+    with file_lock(folder, "unpacked weights"):
         if folder.is_dir():  # another process was faster
             return
         with atomic_path(folder, directory=True) as place:

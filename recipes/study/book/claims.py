@@ -11,10 +11,11 @@ from functools import partial
 from itertools import chain
 from typing import Literal, get_args
 
-from hebblm.report.buckets import ALL, OOV
-from hebblm.report.methods import BASE, name_of
-from hebblm.report.result import MethodResult, Result
-from hebblm.report.table import Column, Table
+from hebblm.report.render.result import Result
+from hebblm.report.result.methods import BASE, name_of
+from hebblm.report.result.parts import ALL, OOV
+from hebblm.report.result.schema import MethodResult
+from hebblm.report.tables.table import Column, Table
 from recipes.study import paper
 
 # The comparisons that the paper's text makes. Which of the two is better is read off its numbers,
@@ -130,7 +131,7 @@ def claim_tables(claims: Iterable[Claim], unit: str) -> list[Table]:
         )
         if rows:
             tables.append(
-                Table(outcome, f"{outcome.capitalize()} ({unit})", columns, rows, (note,))
+                Table.of_cells(outcome, f"{outcome.capitalize()} ({unit})", columns, rows, (note,))
             )
     return tables
 
@@ -170,7 +171,9 @@ def other_settings_tables(counted: Iterable[Claim], others: Iterable[Claim]) -> 
             for claim in claims
         )
         title = f"The same claims under other settings than those of {run} (nats per token)"
-        tables.append(Table("other-settings", title, tuple(columns), rows, (f"Counted is {run}.",)))
+        tables.append(
+            Table.of_cells("other-settings", title, tuple(columns), rows, (f"Counted is {run}.",))
+        )
     return tables
 
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hebblm.report import paper
-from hebblm.report.table import Column, Table
+from hebblm.report.tables.table import Column, Table
+from hebblm.vision import paper
 from recipes.study.book.claims import (
     base_lines,
     claim_tables,
@@ -109,5 +109,5 @@ def _origins(sources: Sources) -> Section:
         f"{place} is left out: the book does not know its schema {schema}."
         for place, schema in sources.unknown.items()
     )
-    table = Table("files", "Files", columns, rows)
+    table = Table.of_cells("files", "Files", columns, rows)
     return Section("Where the numbers come from", lines, (table,) if rows else ())

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hebblm.report.plots.drawing import Picture
 from recipes.bench.plots import cost_figure
 from recipes.bench.record import BenchResult
-from recipes.study.book.section import Picture, Section
+from recipes.study.book.section import Section
 from recipes.study.cost.tables import cost_tables
 
 _DRAWN = ("adapt", "retrieve", "eval")

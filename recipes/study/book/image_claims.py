@@ -9,9 +9,10 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from hebblm.report import paper
+from hebblm.vision import paper
+from hebblm.vision.paper import family_of
 from hebblm.vision.result import KEYS, paired_interval
-from hebblm.vision.settings import PERMUTED_MNIST, family_of
+from hebblm.vision.settings import PERMUTED_MNIST
 from hebblm.vision.tables import method_name
 from recipes.study.book.claims import Claim, Interval, pair_claims
 from recipes.study.book.images import complete

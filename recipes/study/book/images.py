@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
 from typing import Any
 
 from hebblm.errors import UserError
-from hebblm.vision.document import figures
+from hebblm.report.plots.drawing import Picture
 from hebblm.vision.experiments import RUNS
+from hebblm.vision.plots import figures
 from hebblm.vision.tables import tables
-from recipes.study.book.section import Picture, Section
+from recipes.study.book.section import Section
 
 
 def image_sections(documents: Mapping[str, Mapping[str, Any]]) -> list[Section]:
@@ -49,10 +49,7 @@ def _experiment(name: str, document: Mapping[str, Any]) -> Section:
         return Section(
             title, (origin, f"The book does not know the experiment {experiment!r}."), level=2
         )
-    pictures = tuple(
-        Picture(
-            f"{name.replace('/', '-')}-{PurePosixPath(file).stem}", f"{caption}, {name}", figure
-        )
-        for file, (caption, figure) in figures(document, most=0).items()
-    )
-    return Section(title, (origin,), tuple(tables(document)), pictures, level=2)
+    pictures = []
+    for kind, caption, figure in figures(document, most=0):
+        pictures.append(Picture(f"{name.replace('/', '-')}-{kind}", f"{caption}, {name}", figure))
+    return Section(title, (origin,), tuple(tables(document)), tuple(pictures), level=2)

@@ -7,23 +7,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hebblm.adapt.methods.rule import dotted
+from hebblm.adapt.methods.predictor import dotted
 from hebblm.models.presets import PRESETS, get_preset
-from hebblm.report import plots
-from hebblm.report.document import CAPTIONS
-from hebblm.report.result import Result, scenario_label
-from hebblm.report.sections import flatten, hyperparameter_table, scenario_line
-from hebblm.report.table import Cell, Column, Table, present
-from hebblm.report.tables import (
-    comparison_table,
+from hebblm.report.plots.drawing import Picture
+from hebblm.report.plots.figures import figures
+from hebblm.report.render.result import Result
+from hebblm.report.result.numbers import Cell
+from hebblm.report.result.schema import scenario_label
+from hebblm.report.tables.by_part import (
     frequency_table,
     gain_table,
     occurrence_table,
     occurrences_by_run,
-    side_by_side,
 )
-from hebblm.report.text_tables import forgetting_table
-from recipes.study.book.section import Picture, Section
+from hebblm.report.tables.facts import flatten, hyperparameter_table, scenario_line
+from hebblm.report.tables.overall import comparison_table, runs_table
+from hebblm.report.tables.table import Column, Table, present
+from hebblm.report.tables.texts import forgetting_table
+from recipes.study.book.section import Section
 from recipes.study.paper import paper_tables
 
 # of the scenario, in addition to those that every result has
@@ -65,7 +66,7 @@ def run_table(runs: Mapping[str, Result]) -> Table:
         )
         for name, result in runs.items()
     )
-    return Table("runs", "Runs", columns, rows)
+    return Table.of_cells("runs", "Runs", columns, rows)
 
 
 def preset_of(result: Result) -> str:
@@ -104,8 +105,8 @@ def _run(name: str, result: Result) -> Section:
         (scenario_line(result), *([f"Memory: {memory}"] if memory else []), origin),
         tuple(replace(table, title=f"{table.title} ({name})") for table in tables),
         tuple(
-            Picture(f"{name.replace('/', '-')}-{kind}", f"{CAPTIONS[kind]}, {name}", figure)
-            for kind, figure in plots.figures(result).items()
+            Picture(f"{name.replace('/', '-')}-{kind}", f"{caption}, {name}", figure)
+            for kind, caption, figure in figures(result)
         ),
         level=2,
     )
@@ -123,7 +124,7 @@ def _readings(runs: Mapping[str, Result]) -> list[Section]:
         Section(
             f"{label}: its runs side by side",
             tables=(
-                replace(side_by_side(group), title=f"Methods by run on {label}"),
+                replace(runs_table(group), title=f"Methods by run on {label}"),
                 *(
                     replace(table, title=f"{table.title}, {label}")
                     for table in present(occurrences_by_run(group))
@@ -150,7 +151,9 @@ def _differences(label: str, group: Mapping[str, Result]) -> list[Table]:
     if not rows:
         return []
     columns = (Column("Setting"), *(Column(name) for name in group))
-    return [Table("differences", f"What the runs on {label} differ in", columns, tuple(rows))]
+    return [
+        Table.of_cells("differences", f"What the runs on {label} differ in", columns, tuple(rows))
+    ]
 
 
 def _settings(result: Result) -> dict[str, str]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from jinja2 import FileSystemLoader
 from markupsafe import Markup
 
-from hebblm.report.numbers import INFINITY, MISSING
-from hebblm.report.render import environment
-from hebblm.report.table import Column, Table, Written
+from hebblm.report.render.table import ShownCell, environment
+from hebblm.report.result.numbers import INFINITY, MISSING
+from hebblm.report.tables.table import Column, Table
 
 _WIDE = 0.5  # of the line, for a column of sentences
 _LATEX_SPECIALS = str.maketrans(
@@ -35,7 +36,7 @@ def latex_escape(text: str) -> str:
     return text.translate(_LATEX_SPECIALS)
 
 
-def latex_number(cell: Written) -> Markup:
+def latex_number(cell: ShownCell) -> Markup:
     """Return a displayed number in LaTeX: true minus signs, powers of ten, the infinity sign; the
     best in bold.
     """
@@ -61,6 +62,11 @@ def latex_alignment(column: Column) -> Markup:
     return Markup("l" if column.kind == "text" else "r")
 
 
+def slug(title: str) -> str:
+    """Return a title as a label: lower case, words joined by hyphens."""
+    return "-".join(re.sub(r"[\W_]", " ", title.lower()).split())
+
+
 LATEX = environment(
     latex_escape,
     FileSystemLoader(Path(__file__).parent),
@@ -71,7 +77,7 @@ LATEX = environment(
     comment_start_string="<#",
     comment_end_string="#>",
 )
-LATEX.filters |= {"number": latex_number, "alignment": latex_alignment}
+LATEX.filters |= {"number": latex_number, "alignment": latex_alignment, "slug": slug}
 
 
 def to_latex(table: Table) -> str:

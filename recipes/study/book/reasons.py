@@ -10,10 +10,10 @@ from typing import Any
 
 from hebblm.adapt.grid import Grid
 from hebblm.evaluation.defaults import paper_values
-from hebblm.report.buckets import ALL, recombine
-from hebblm.report.methods import BASE, name_of
-from hebblm.report.numbers import display
-from hebblm.report.result import FrequencyBucket, Result
+from hebblm.report.render.result import Result
+from hebblm.report.result.methods import BASE, name_of
+from hebblm.report.result.numbers import display
+from hebblm.report.result.parts import ALL, FrequencyBucket, recombine
 from recipes.study import paper
 from recipes.study.book.claims import Claim
 from recipes.study.book.standing import settings_of
@@ -34,12 +34,12 @@ _GRIDS = {
 _PRINTED: dict[str, float | str] = {
     "mixture.form": "linear",
     "mixture.scale": "absolute",
-    "mbpa.closeness": "raw",
+    "mbpa.kernel_weight": "raw",
     "mbpa.optimizer": "sgd",
     "mbpa.weight": 1.0,
     "hebb.gate": "gated",
     "hebb.counts": "observed",
-    "hebb.closeness": "raw",
+    "hebb.kernel_weight": "raw",
     "hebb.scale": "absolute",
 }
 """The readings, with the one that is nearest to what the paper prints."""
@@ -47,9 +47,9 @@ _PRINTED: dict[str, float | str] = {
 
 def likely_reason(claim: Claim, result: Result) -> str:
     """Return possible reasons for the outcome of a claim, or that no reason is known."""
-    return "; ".join(found for rule in _RULES if (found := rule(claim, result)) is not None) or (
-        "" if claim.outcome == "reproduced" else UNEXPLAINED
-    )
+    return "; ".join(
+        found for predictor in _RULES if (found := predictor(claim, result)) is not None
+    ) or ("" if claim.outcome == "reproduced" else UNEXPLAINED)
 
 
 def _does_not_recombine(claim: Claim, result: Result) -> str | None:

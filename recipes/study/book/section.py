@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from matplotlib.figure import Figure
-
-from hebblm.report.table import Table
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """A plot."""
-
-    name: str  # stem of its file, unique within the book
-    caption: str  # what it shows
-    figure: Figure  # the plot
+from hebblm.report.plots.drawing import Picture
+from hebblm.report.tables.table import Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from typing import Any
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import TUNED_SCHEMA
 from hebblm.io.files import read_json, sha256
-from hebblm.report.record import read
-from hebblm.report.result import FILE_NAME, Result
-from hebblm.report.result import SCHEMA as RESULT_SCHEMA
+from hebblm.report.render.result import Result
+from hebblm.report.result.record import read
+from hebblm.report.result.schema import FILE_NAME
+from hebblm.report.result.schema import SCHEMA as RESULT_SCHEMA
 from hebblm.vision.result import SCHEMA as VISION_SCHEMA
 from recipes.bench.record import SCHEMA as BENCH_SCHEMA
 from recipes.bench.record import BenchResult

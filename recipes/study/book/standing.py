@@ -11,7 +11,7 @@ from typing import Any
 from hebblm.adapt.methods import PAPER_METHODS
 from hebblm.evaluation.defaults import paper_values
 from hebblm.evaluation.scenario import ScenarioConfig
-from hebblm.report.result import Result
+from hebblm.report.render.result import Result
 from recipes.study import paper
 
 RULE = (

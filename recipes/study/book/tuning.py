@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hebblm.evaluation.defaults import PAPER
-from hebblm.report.methods import name_of, ordered
-from hebblm.report.table import Cell, Column, Table
+from hebblm.report.result.methods import name_of, ordered
+from hebblm.report.result.numbers import Cell
+from hebblm.report.tables.table import Column, Table
 from recipes.study.book.section import Section
 from recipes.study.book.sources import Tuning
 
@@ -37,7 +38,7 @@ def _losses(tunings: Mapping[str, Tuning]) -> Table:
         (name_of(method), *(tuning.nll.get(method) for tuning in tunings.values()))
         for method in methods
     )
-    return Table("tuned-loss", "Loss on validation text at the best values", columns, rows)
+    return Table.of_cells("tuned-loss", "Loss on validation text at the best values", columns, rows)
 
 
 def _values(name: str, tuning: Tuning) -> Table:
@@ -52,7 +53,7 @@ def _values(name: str, tuning: Tuning) -> Table:
     ]
     points = ", ".join(f"{name_of(method)} {count:,}" for method, count in tuning.points.items())
     columns = (Column("Hyper-parameter"), Column("Tuned"), Column("Paper"))
-    return Table(
+    return Table.of_cells(
         "tuned-values",
         f"Chosen values, {name}",
         columns,

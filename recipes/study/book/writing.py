@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hebblm.io.files import write_bytes, write_text
-from hebblm.report import plots
-from hebblm.report.render import HTML, markdown_escape, to_markdown
+from hebblm.report.plots import drawing
+from hebblm.report.render.table import HTML, markdown_escape, to_markdown
 from recipes.study.book.latex import latex_escape, to_latex
 from recipes.study.book.section import Section
 
@@ -45,7 +45,7 @@ def write_book(title: str, sections: Sequence[Section], directory: Path) -> list
     this one does not are removed; whatever else lies there stays.
     """
     drawn = {
-        picture.name: plots.render(picture.figure, "png")
+        picture.name: drawing.render(picture.figure, "png")
         for section in sections
         for picture in section.pictures
     }

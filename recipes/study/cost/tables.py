@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hebblm.report.numbers import MISSING
-from hebblm.report.table import Column, Table, present
+from hebblm.report.result.numbers import MISSING
+from hebblm.report.tables.table import Column, Table, present
 from recipes.bench.record import BenchResult
 from recipes.bench.tables import origin, training_table
 from recipes.study.cost.goals import goals
@@ -27,4 +27,6 @@ def goal_table(results: Sequence[BenchResult]) -> Table:
         else:
             lines.append((goal.text, finding.text, "yes" if finding.met else "no"))
     columns = (Column("Goal"), Column("Measured: median (extremes)"), Column("Met"))
-    return Table("goals", "Cost of adaptation", columns, tuple(lines), tuple(map(origin, results)))
+    return Table.of_cells(
+        "goals", "Cost of adaptation", columns, tuple(lines), tuple(map(origin, results))
+    )

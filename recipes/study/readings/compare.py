@@ -14,7 +14,7 @@ import numpy as np
 
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.mixture import MixtureConfig
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.api.request import Request
 from hebblm.errors import UserError
 from hebblm.evaluation.checkpoint import RunCheckpoint
@@ -23,17 +23,16 @@ from hebblm.evaluation.resume import resumable
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scenario_config import Content
 from hebblm.io.files import write_json
-from hebblm.report.buckets import ALL
-from hebblm.report.gains import Bootstrap, bootstrap_gains
-from hebblm.report.methods import BASE
+from hebblm.report.result.methods import BASE
+from hebblm.report.result.parts import ALL, Bootstrap, bootstrap_gains
 from hebblm.tuning.points import Losses, Point, points
 from hebblm.tuning.replay import Replay, describe
 from recipes.study.readings.record import DEFAULT, FILE_NAME, Effect, Readings, tuned
 
 CHOICES: dict[str, dict[str, Any]] = {
-    "c_k raw": {"mbpa.closeness": "raw", "hebb.closeness": "raw"},
-    "c_k of sum 1": {"mbpa.closeness": "sum", "hebb.closeness": "sum"},
-    "c_k of maximum 1": {"mbpa.closeness": "max", "hebb.closeness": "max"},
+    "c_k raw": {"mbpa.kernel_weight": "raw", "hebb.kernel_weight": "raw"},
+    "c_k of sum 1": {"mbpa.kernel_weight": "sum", "hebb.kernel_weight": "sum"},
+    "c_k of maximum 1": {"mbpa.kernel_weight": "max", "hebb.kernel_weight": "max"},
     "larger eps": {"mbpa.eps": 0.1},
     "smaller eps": {"mbpa.eps": 1e-5},
     "literal gate": {"hebb.gate": "literal"},
@@ -53,7 +52,7 @@ OWN: dict[str, list[Point]] = {
     "mixture": points(
         "mixture", theta=(0.2, 0.4, 0.8, 1.5, 3.0), gamma=(0.02, 0.05, 0.1, 0.2, 0.3)
     ),
-    "mbpa": points("mbpa", pull=(0.0025, 0.0035, 0.007)),
+    "mbpa": points("mbpa", l2_to_base=(0.0025, 0.0035, 0.007)),
     "hebb": points("hebb", beta=(0.9, 0.99), eta=[4.0**power for power in range(-4, 5)]),
 }
 """Values of its own that each method tries under each reading; a Mixture that learns them online
@@ -111,9 +110,13 @@ def compare_readings(
         UserError: no method, or an open vocabulary.
     """
     named = {
-        name: METHODS[name].rule(settings.methods) for name in methods if not METHODS[name].moving
+        name: METHODS[name].predictor(settings.methods)
+        for name in methods
+        if not METHODS[name].uses_dynamic_base
     }
-    plain = {name: rule for name, rule in named.items() if rule.needs.retrieval}
+    plain = {
+        name: predictor for name, predictor in named.items() if predictor.requirements.retrieval
+    }
     if not plain:
         raise UserError(
             "no method that retrieves was named; readings differ in what is done with neighbours"
@@ -124,16 +127,16 @@ def compare_readings(
         )
     scenario.training_ids()  # a reading with a memory of it comes last
     chosen: dict[str, dict[str, Any]] = {DEFAULT: {}, **CHOICES}
-    rules: dict[tuple[str, str], Rule] = {}
+    predictors: dict[tuple[str, str], Predictor] = {}
     for reading, values in chosen.items():
         read = settings.changed(values).methods
         for name in plain:
-            rule = METHODS[name].rule(read)
-            if reading == DEFAULT or rule != plain[name]:
-                rules[reading, name] = rule
+            predictor = METHODS[name].predictor(read)
+            if reading == DEFAULT or predictor != plain[name]:
+                predictors[reading, name] = predictor
     replay = Replay.of(scenario, settings, checkpoint)
-    losses = _losses(replay, rules)
-    best = _tuned(replay, settings, {key: chosen[key[0]] for key in rules})
+    losses = _losses(replay, predictors)
+    best = _tuned(replay, settings, {key: chosen[key[0]] for key in predictors})
     own = scenario.config.memory_content
     for content in get_args(Content):
         if content != own:
@@ -141,7 +144,9 @@ def compare_readings(
             chosen[reading] = {"memory_content": content}
             other = replace(scenario, config=replace(scenario.config, memory_content=content))
             replay = Replay.of(other, settings, checkpoint)
-            losses |= _losses(replay, {(reading, name): rule for name, rule in plain.items()})
+            losses |= _losses(
+                replay, {(reading, name): predictor for name, predictor in plain.items()}
+            )
             best |= _tuned(replay, settings, {(reading, name): {} for name in plain})
     seed = scenario.config.seed
     effects = [_effect(reading, name, losses, seed) for reading, name in losses]
@@ -164,12 +169,14 @@ def compare_readings(
     )
 
 
-def _losses(replay: Replay, rules: Mapping[tuple[str, str], Rule]) -> dict[tuple[str, str], Losses]:
+def _losses(
+    replay: Replay, predictors: Mapping[tuple[str, str], Predictor]
+) -> dict[tuple[str, str], Losses]:
     """Return the losses (T,) of some rules, by reading and method, nats."""
-    named = {": ".join(key): rule for key, rule in rules.items()}
+    named = {": ".join(key): predictor for key, predictor in predictors.items()}
     content = replay.scenario.config.memory_content
     losses = replay.score(named, f"{len(named)} readings, memory {content}")
-    return {key: losses[": ".join(key)] for key in rules}
+    return {key: losses[": ".join(key)] for key in predictors}
 
 
 def _tuned(
@@ -177,20 +184,22 @@ def _tuned(
 ) -> dict[tuple[str, str], tuple[Point, Losses]]:
     """Return a method's best values under a reading, and its losses (T,) with them, nats."""
     best: dict[tuple[str, str], tuple[Point, Losses]] = {}
-    tried: list[tuple[tuple[str, str], Point, Rule]] = []
+    tried: list[tuple[tuple[str, str], Point, Predictor]] = []
     for (reading, method), values in readings.items():
         learns = (
             method == "mixture" and settings.changed(values).methods[MixtureConfig].form == "linear"
         )
         for point in [] if learns else OWN.get(method, []):
-            rule = METHODS[method].rule(settings.changed({**values, **point}).methods)
-            tried.append(((reading, method), point, rule))
+            predictor = METHODS[method].predictor(settings.changed({**values, **point}).methods)
+            tried.append(((reading, method), point, predictor))
     for begin in range(0, len(tried), AT_ONCE):
         some = tried[begin : begin + AT_ONCE]
-        rules = {str(begin + index): rule for index, (_, _, rule) in enumerate(some)}
+        predictors = {str(begin + index): predictor for index, (_, _, predictor) in enumerate(some)}
         part = f"part {begin // AT_ONCE + 1} of {math.ceil(len(tried) / AT_ONCE)}"
         title = f"tuned readings, memory {replay.scenario.config.memory_content}, {part}"
-        for (key, point, _), losses in zip(some, replay.score(rules, title).values(), strict=True):
+        for (key, point, _), losses in zip(
+            some, replay.score(predictors, title).values(), strict=True
+        ):
             # which a nan is not
             if losses.mean() < (best[key][1].mean() if key in best else np.inf):
                 best[key] = point, losses

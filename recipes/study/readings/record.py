@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hebblm.errors import UserError
-from hebblm.report.gains import leaves_out_zero
-from hebblm.report.methods import name_of, ordered
-from hebblm.report.numbers import display
-from hebblm.report.record import decode, encode, plain, read
-from hebblm.report.result import scenario_label
-from hebblm.report.table import Cell, Column, Table
+from hebblm.report.result.methods import name_of, ordered
+from hebblm.report.result.numbers import Cell, Interval, display
+from hebblm.report.result.record import decode, encode, plain, read
+from hebblm.report.result.schema import scenario_label
+from hebblm.report.tables.table import Column, Table
 
 SCHEMA = "hebblm-readings/1"
 FILE_NAME = "readings.json"
@@ -47,7 +46,7 @@ class Effect:
     @property
     def certain(self) -> bool:
         """Return whether the interval leaves out 0."""
-        return leaves_out_zero(self.low, self.high)
+        return Interval(self.change, self.low, self.high).certain
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,7 @@ def readings_table(found: Mapping[str, Readings]) -> Table:
         (name, ", ".join(f"{key} = {value}" for key, value in known.get(name, {}).items()) or None)
         for name in names
     ]
-    return Table(
+    return Table.of_cells(
         "readings",
         "What the paper leaves open, one reading at a time",
         tuple(columns),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hebblm.errors import UserError
-from hebblm.report.plots import save
+from hebblm.report.plots.drawing import save
 from recipes.bench.plots import cost_figure, mbpa_curves, memory_curves
 from recipes.bench.tables import row_table
 
@@ -15,7 +15,7 @@ from .rows import MODEL, adapt_row, evaluation_row, result, retrieve_row
 def test_a_row_shows_every_cost_beside_that_of_its_plain_form() -> None:
     table = row_table(retrieve_row(1000, exact=3.0, index=0.1))
     assert table.title == "retrieve: entries 1000, dim 400, k 200, batch 100"
-    assert table.rows == (
+    assert tuple(table.cells()) == (
         ("exact", "3 (2.7 to 3.6)", None, None),
         ("index", "0.1 (0.09 to 0.12)", "30 (30 to 30)", "exact"),
     )

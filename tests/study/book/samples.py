@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hebblm.report.result import Result
+from hebblm.report.render.result import Result
 from hebblm.vision.result import KEYS
 from recipes.bench.record import BenchResult
 
@@ -55,7 +55,7 @@ def tuned() -> dict[str, Any]:
     """Return what hebblm-tune writes."""
     return {
         "schema": "hebblm-tuned/1",
-        "values": {"mixture.theta": 1.5, "mbpa.lr": 5.0, "hebb.closeness": "max"},
+        "values": {"mixture.theta": 1.5, "mbpa.lr": 5.0, "hebb.kernel_weight": "max"},
         "scenario": {"source": "ptb", "target": "ptb", "split": "valid", "tokens": 5000},
         "model": {},
         "provenance": {"command": "hebblm-tune --intra-domain ptb", "commit": None},

@@ -169,12 +169,12 @@ def test_pictures_of_results_that_are_gone_go_and_nothing_else(tmp_path: Path) -
 def test_every_file_is_listed_with_its_origin(tmp_path: Path) -> None:
     sources = load_sources(write_results(tmp_path))
     table = contents(sources)[-1].tables[0]
-    assert [row[0] for row in table.rows] == [
+    assert [row[0] for row in table.cells()] == [
         "bench/adapt.json", "cross/result.json", "intra-ptb/result.json",
         "intra-ptb-part/result.json",
         "odd/result.json", "online/result.json", "permuted/result.json", "tuned-ptb/tuned.json",
     ]  # fmt: skip
-    assert all(row[2] and row[3] and len(str(row[4])) == 16 for row in table.rows)
+    assert all(row[2] and row[3] and len(str(row[4])) == 16 for row in table.cells())
 
 
 def test_a_single_kind_makes_a_book_of_its_own(tmp_path: Path) -> None:
@@ -196,8 +196,8 @@ def test_runs_with_equal_settings_differ_in_nothing(tmp_path: Path) -> None:
         "ptb test: its runs side by side"
     ].tables
     assert tables[1].columns[1].header == "one"
-    assert ("memory.content", "both", "train") in tables[1].rows
-    assert not [row for row in tables[1].rows if "entries" in str(row[0])]
+    assert ("memory.content", "both", "train") in tables[1].cells()
+    assert not [row for row in tables[1].cells() if "entries" in str(row[0])]
 
 
 def test_plain_settings_of_single_methods_are_told_apart(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_plain_settings_of_single_methods_are_told_apart(tmp_path: Path) -> None
     tables = {s.title: s for s in contents(load_sources(tmp_path))}[
         "ptb test: its runs side by side"
     ].tables
-    assert tables[1].rows == (("update_every", "100", "1"), ("mixture.theta", "0.5", "7"))
+    assert tuple(tables[1].cells()) == (("update_every", "100", "1"), ("mixture.theta", "0.5", "7"))
 
 
 def test_a_setting_differs_only_between_runs_that_have_it(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_setting_differs_only_between_runs_that_have_it(tmp_path: Path) -> Non
     tables = {s.title: s for s in contents(load_sources(tmp_path))}[
         "ptb test: its runs side by side"
     ].tables
-    assert tables[1].rows == (("dynamic_mixture.gamma", "0.4", "0.5", None),)
+    assert tuple(tables[1].cells()) == (("dynamic_mixture.gamma", "0.4", "0.5", None),)
 
 
 def test_new_words_by_occurrence_stand_side_by_side(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_new_words_by_occurrence_stand_side_by_side(tmp_path: Path) -> None:
     }
     assert list(tables) == ["scenarios", "occurrences-by-run", "differences"]
     table = tables["occurrences-by-run"]
-    assert [table.rows[at][0] for at in table.headings] == [
+    assert [table.cells()[at][0] for at in table.headings] == [
         "cross (lower, union), tokens", "cross-open (lower, open), tokens",
     ]  # fmt: skip
 
@@ -270,7 +270,7 @@ def test_readings_are_one_table_for_all_texts(tmp_path: Path) -> None:
         ("Mixture", "ptb valid"), ("Hebb", "ptb valid"), ("Mixture", "wt2 valid"), ("Hebb",
         "wt2 valid"),
     ]  # fmt: skip
-    assert table.rows == (
+    assert tuple(table.cells()) == (
         ("default", None, "4.500", "4.600", "4.500", "4.600"),
         ("larger eps", "mbpa.eps = 0.1", None, "+0.020*", None, "+0.020*"),
     )
@@ -382,11 +382,13 @@ def test_committed_results_make_a_book() -> None:
     }
     numbers = json.loads((root / "intra-ptb" / "result.json").read_text())["methods"]
     counting = [table for table in sections[0].tables if table.name in get_args(Outcome)]
-    runs = [row[1] for table in counting for row in table.rows if "ptb test" in str(row[0])]
+    runs = [row[1] for table in counting for row in table.cells() if "ptb test" in str(row[0])]
     assert "intra-ptb-paper" not in runs, "values of the paper are told apart"
-    texts = [row[0] for table in counting for row in table.rows]
+    texts = [row[0] for table in counting for row in table.cells()]
     assert len(texts) == len(set(texts)), "each claim counts once"
-    claims = {str(row[0]): row for table in counting for row in table.rows if row[1] == "intra-ptb"}
+    claims = {
+        str(row[0]): row for table in counting for row in table.cells() if row[1] == "intra-ptb"
+    }
     row = claims["Hebb better than MbPA, ptb test"]
     assert row[3] == pytest.approx(numbers["mbpa"]["nll"] - numbers["hebb"]["nll"])
     assert all(isinstance(section, Section) for section in sections)

@@ -6,7 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hebblm.report.result import FrequencyBucket, Result
+from hebblm.report.render.result import Result
+from hebblm.report.render.table import texts
+from hebblm.report.result.parts import FrequencyBucket
 from recipes.study.book.claims import (
     Claim,
     claim_tables,
@@ -148,9 +150,9 @@ def test_a_table_each_for_what_is_reversed_undecided_and_reproduced() -> None:
     ]
     turned, open_, held = claim_tables(claims, "nats")
     assert turned.title == "Reversed (nats)"
-    assert turned.text() == [["y", "r", "-", "-0.500", "-0.600 to -0.400", "why"]]
-    assert open_.text() == [["z", "r", "+1.000", "+0.100", "-", "-"]]
-    assert [row[0] for row in held.rows] == ["x"]
+    assert texts(turned) == [["y", "r", "-", "-0.500", "-0.600 to -0.400", "why"]]
+    assert texts(open_) == [["z", "r", "+1.000", "+0.100", "-", "-"]]
+    assert [row[0] for row in held.cells()] == ["x"]
     assert "1 of 3" in turned.notes[0]
     assert claim_tables([], "nats") == []
 
@@ -174,7 +176,7 @@ def test_other_settings_stand_beside_the_run_that_counts() -> None:
         "every-1",
         "paper",
     ]
-    assert table.rows == (("x", 1.0, 0.5, 0.7, -3.0), ("y", 2.0, -0.1, None, 0.4))
+    assert tuple(table.cells()) == (("x", 1.0, 0.5, 0.7, -3.0), ("y", 2.0, -0.1, None, 0.4))
     assert other_settings_tables(counted, []) == []
 
 

@@ -6,13 +6,13 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hebblm.report.table import Column, Table
+from hebblm.report.tables.table import Column, Table
 from recipes.study.book.latex import latex_escape, to_latex
 
 
 def test_headings_are_set_apart() -> None:
     rows = (("one, tokens", "1,000"), ("a", 1.0), ("two, tokens", "2,000"), ("b", 3.0))
-    table = Table(
+    table = Table.of_cells(
         "blocks",
         "Blocks",
         (Column("x"), Column("y", "nll", "min", decimals=1)),
@@ -25,7 +25,7 @@ def test_headings_are_set_apart() -> None:
 
 
 def test_infinity_and_intervals() -> None:
-    table = Table(
+    table = Table.of_cells(
         "t",
         "T",
         (Column("M"), Column("P", "perplexity")),
@@ -37,14 +37,14 @@ def test_infinity_and_intervals() -> None:
 
 def test_no_text_of_a_table_is_markup_or_a_template() -> None:
     evil = '{{ 7 * 7 }}{% x %}</script>"'
-    text = to_latex(Table("t", evil, (Column(evil, subheader=evil),), ((evil,),), (evil,)))
+    text = to_latex(Table.of_cells("t", evil, (Column(evil, subheader=evil),), ((evil,),), (evil,)))
     assert text.count(r'\{\{ 7 * 7 \}\}\{\% x \%\}\textless{}/script\textgreater{}"') == 5
     assert evil not in text
 
 
 def test_latex_numbers() -> None:
     columns = (Column("M"), Column("P", "perplexity", "min"), Column("G", "signed", "max"))
-    table = Table("t", "T & U", columns, (("a_b", 1.5e6, -0.25), ("c", 2.5e7, None)))
+    table = Table.of_cells("t", "T & U", columns, (("a_b", 1.5e6, -0.25), ("c", 2.5e7, None)))
     text = to_latex(table)
     assert r"a\_b & \textbf{\boldmath $1.50 \times 10^{6}$} & $-$0.2500 \\" in text
     assert r"c & $2.50 \times 10^{7}$ & -- \\" in text

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from hebblm.evaluation.defaults import PAPER
-from hebblm.report.result import FrequencyBucket, Result
+from hebblm.report.render.result import Result
+from hebblm.report.result.parts import FrequencyBucket
 from recipes.study.book.claims import Claim
 from recipes.study.book.reasons import UNEXPLAINED, likely_reason
 from recipes.study.book.standing import counted_runs, settings_of
@@ -78,7 +79,9 @@ def test_a_value_at_the_end_of_its_grid_and_another_reading() -> None:
         "hebb": {"beta": 0.5, "closeness": "max"},
     }
     found = likely_reason(HEBB, changed(plain(), "hebb", hyperparameters=values))
-    assert found == "mbpa.lr = 10, the largest tried; hebb.closeness = max, where raw is printed"
+    assert (
+        found == "mbpa.lr = 10, the largest tried; hebb.kernel_weight = max, where raw is printed"
+    )
     values["hebb"] |= {"beta": 0.0, "closeness": "raw"}
     values["mbpa"] |= {"lr": 2.0}
     found = likely_reason(HEBB, changed(plain(), "hebb", hyperparameters=values))

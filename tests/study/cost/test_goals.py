@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from hebblm.report.render import to_markdown
+from hebblm.report.render.table import to_markdown
 from recipes.bench.record import Row
 from recipes.study.cost.goals import goals
 from recipes.study.cost.tables import cost_tables, goal_table
@@ -15,13 +15,13 @@ from ..bench.rows import MODEL, adapt_row, evaluation_row, result, retrieve_row,
 def verdicts(*rows: Row) -> dict[str, str]:
     """Return the last column by the goal's first words, of goals that were measured."""
     table = goal_table([result(*rows)])
-    return {str(goal): str(met) for goal, _, met in table.rows if met != "-"}
+    return {str(goal): str(met) for goal, _, met in table.cells() if met != "-"}
 
 
 def test_without_rows_nothing_is_called_met() -> None:
     table = goal_table([result()])
-    assert len(table.rows) == len(goals())
-    assert {row[1:] for row in table.rows} == {("not measured", "-")}
+    assert len(table.cells()) == len(goals())
+    assert {row[1:] for row in table.cells()} == {("not measured", "-")}
 
 
 @pytest.mark.parametrize(("fast", "met"), [(0.4, "yes"), (0.5, "no")])
@@ -35,7 +35,7 @@ def test_adaptation_is_judged_by_its_ratio(fast: float, met: str) -> None:
 def finding(*rows: Row, goal: str) -> str:
     """Return what the goal table says was measured for the goal that begins so."""
     (text,) = (
-        text for name, text, _ in goal_table([result(*rows)]).rows if str(name).startswith(goal)
+        text for name, text, _ in goal_table([result(*rows)]).cells() if str(name).startswith(goal)
     )
     return str(text)
 
@@ -145,7 +145,7 @@ def test_growth_compares_memories_of_one_vocabulary() -> None:
     other = evaluation_row(1_000_000, times=1000.0, classes=33_278)
     found = [
         line
-        for line in goal_table([result(*rows, other)]).rows
+        for line in goal_table([result(*rows, other)]).cells()
         if "evaluation sub-linear" in str(line[0])
     ]
     assert found[0][1:] == ("entries^0.14 from 10,000 to 20,000", "yes")

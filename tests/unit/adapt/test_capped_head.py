@@ -34,7 +34,7 @@ def test_mbpa_is_descent_on_weights_behind_the_cap(bias: bool, method: str) -> N
     found = F.mbpa_logits(
         hidden, near, head, lr=0.5, steps=3, eps=0.1, lr_units="absolute", solver=method
     )  # type: ignore[arg-type]
-    closeness = 1 / (0.1 + near.distances)
+    kernel_weight = 1 / (0.1 + near.distances)
     for query in range(3):
         change = torch.zeros_like(weight, requires_grad=True)
         shift = torch.zeros(classes, dtype=torch.float64, requires_grad=True)
@@ -42,7 +42,7 @@ def test_mbpa_is_descent_on_weights_behind_the_cap(bias: bool, method: str) -> N
             logits = head.logits(near.keys[query]) + near.keys[query] @ change.t() + shift * bias
             losses = nn.cross_entropy(logits, near.values[query], reduction="none")
             gradients = torch.autograd.grad(
-                (closeness[query] * losses).mean(), (change, shift), allow_unused=True
+                (kernel_weight[query] * losses).mean(), (change, shift), allow_unused=True
             )
             with torch.no_grad():
                 change -= 0.5 * gradients[0]

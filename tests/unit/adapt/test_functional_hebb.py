@@ -164,7 +164,7 @@ def test_closeness_normalisation_reaches_both_terms() -> None:
     total = 1 + 1 / 2 + 1 / 5
     scaled = {**OPTIONS, "lr": 0.01 * total, "eta": 0.5 * total}
     actual = functional.hebb_logits(
-        hidden, neighbors, head, closeness_normalization="sum", lr_units="absolute", **scaled
+        hidden, neighbors, head, kernel_normalization="sum", lr_units="absolute", **scaled
     )
     torch.testing.assert_close(actual, raw)
 

@@ -127,15 +127,15 @@ def test_every_rule_scores_what_its_distribution_says(make, every: int) -> None:
     toy.observe(context, toy.randn(1, 20, toy.DIM), torch.arange(20) % 5 + 22)
     hidden, labels = toy.randn(2, 16, toy.DIM), torch.from_numpy(toy.tokens(3, 16))
     hidden[5:9] = hidden[2]
-    rules = {name: METHODS[name].rule(toy.SETTINGS) for name in STATIC_METHODS}
-    rules["logit-sum"] = Mixture(MixtureConfig(0.8, 0.25, "logit-sum", "absolute"))
-    rules["memory alone"] = Mixture(MixtureConfig(0.8, 1.0))
+    predictors = {name: METHODS[name].predictor(toy.SETTINGS) for name in STATIC_METHODS}
+    predictors["logit-sum"] = Mixture(MixtureConfig(0.8, 0.25, "logit-sum", "absolute"))
+    predictors["memory alone"] = Mixture(MixtureConfig(0.8, 1.0))
     batch = EvalBatch(hidden, context, Block.of(labels, every, written=True))
-    for name, rule in rules.items():
-        log_probs = rule.log_probs(batch)
+    for name, predictor in predictors.items():
+        log_probs = predictor.log_probs(batch)
         torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(16), rtol=0, atol=1e-5)
         for targets in (labels, labels.flip(0)):
             expected = -log_probs.gather(1, targets[:, None]).squeeze(1)
             torch.testing.assert_close(
-                rule.score(batch, targets), expected, rtol=1e-5, atol=2e-5, msg=name
+                predictor.score(batch, targets), expected, rtol=1e-5, atol=2e-5, msg=name
             )

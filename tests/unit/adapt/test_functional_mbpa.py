@@ -50,7 +50,9 @@ def neighbor_loss(
     for j in range(neighbors.keys.shape[1]):
         asked = functional.mbpa_logits(neighbors.keys[:, j], neighbors, head, **options)
         taken = asked.log_softmax(1).gather(1, neighbors.values[:, j : j + 1]).squeeze(1)
-        losses -= functional.closeness(neighbors.distances, neighbors.mask, eps=1e-3)[:, j] * taken
+        losses -= (
+            functional.kernel_weight(neighbors.distances, neighbors.mask, eps=1e-3)[:, j] * taken
+        )
     return losses
 
 
@@ -123,7 +125,7 @@ def test_a_relative_rate_of_at_most_4_never_raises_the_loss_of_the_neighbors(
     base = head.logits(hidden)
     assert not functional.mbpa_delta(
         hidden, neighbors, head, base, lr=lr, steps=steps, **options
-    ).rose.any()
+    ).loss_increased.any()
 
 
 def test_a_relative_rate_above_that_says_where_the_loss_rose() -> None:
@@ -132,9 +134,9 @@ def test_a_relative_rate_above_that_says_where_the_loss_rose() -> None:
     before = neighbor_loss(hidden, neighbors, head, steps=0, **options)
     last = neighbor_loss(hidden, neighbors, head, steps=4, **options)  # before the last step
     found = functional.mbpa_delta(hidden, neighbors, head, head.logits(hidden), steps=5, **options)
-    assert torch.equal(found.rose, last > before)
-    assert found.rose.any()
-    assert not found.stabilized.any()
+    assert torch.equal(found.loss_increased, last > before)
+    assert found.loss_increased.any()
+    assert not found.retried.any()
 
 
 @pytest.mark.parametrize("method", ["exact", "fast"])
@@ -191,13 +193,13 @@ def test_guarded_loss_of_the_neighbors_never_rises(optimizer: str, seed: int) ->
     result = functional.mbpa_delta(
         hidden, neighbors, head, head.logits(hidden), lr=100.0, **options
     )
-    assert result.stabilized.any()
-    assert torch.equal(result.stabilized, literal > before)
+    assert result.retried.any()
+    assert torch.equal(result.retried, literal > before)
 
 
 def test_guard_with_a_pull_that_is_too_strong() -> None:
     hidden, neighbors, head = problem(5)
-    options = {"lr": 0.5, "steps": 40, "eps": 1e-3, "pull": 50.0}
+    options = {"lr": 0.5, "steps": 40, "eps": 1e-3, "l2_to_base": 50.0}
     literal = functional.mbpa_logits(hidden, neighbors, head, lr_units="absolute", **options)
     guarded = functional.mbpa_logits(hidden, neighbors, head, **options)
     assert guarded.abs().max() < 100 < literal.abs().max()
@@ -276,11 +278,11 @@ def test_half_precision_keys_are_taken(method: str, rate: str) -> None:
 @pytest.mark.parametrize("normalization", ["sum", "max"])
 def test_normalised_closeness_is_a_rate_of_its_own(normalization: str) -> None:
     hidden, neighbors, head = problem(11, n=1)
-    raw = functional.closeness(neighbors.distances, neighbors.mask, eps=1e-3)
+    raw = functional.kernel_weight(neighbors.distances, neighbors.mask, eps=1e-3)
     scale = float(raw.sum() if normalization == "sum" else raw.max())
     options = {"steps": 3, "eps": 1e-3, "lr_units": "absolute"}
     scaled = functional.mbpa_logits(
-        hidden, neighbors, head, lr=0.2, closeness_normalization=normalization, **options
+        hidden, neighbors, head, lr=0.2, kernel_normalization=normalization, **options
     )
     torch.testing.assert_close(
         scaled, functional.mbpa_logits(hidden, neighbors, head, lr=0.2 / scale, **options)
@@ -291,11 +293,12 @@ def test_closeness_of_duplicates_and_masked_entries() -> None:
     distances = torch.tensor([[0.0, 3.0, torch.inf], [torch.inf, torch.inf, torch.inf]])
     mask = torch.tensor([[True, True, False], [False, False, False]])
     assert torch.equal(
-        functional.closeness(distances, mask, eps=0.5), torch.tensor([[2.0, 1 / 3.5, 0], [0, 0, 0]])
+        functional.kernel_weight(distances, mask, eps=0.5),
+        torch.tensor([[2.0, 1 / 3.5, 0], [0, 0, 0]]),
     )
-    summed = functional.closeness(distances, mask, eps=0.5, normalization="sum")
+    summed = functional.kernel_weight(distances, mask, eps=0.5, normalization="sum")
     torch.testing.assert_close(summed.sum(1), torch.tensor([1.0, 0.0]))
-    assert functional.closeness(distances, mask, eps=0.5, normalization="max")[0, 0] == 1
+    assert functional.kernel_weight(distances, mask, eps=0.5, normalization="max")[0, 0] == 1
 
 
 @pytest.mark.parametrize(
@@ -305,11 +308,11 @@ def test_closeness_of_duplicates_and_masked_entries() -> None:
         ({"lr": float("nan")}, "lr = nan"),
         ({"steps": -1}, "steps = -1"),
         ({"eps": 0.0}, "eps = 0.0"),
-        ({"pull": -2.0}, "pull = -2.0"),
+        ({"l2_to_base": -2.0}, "l2_to_base = -2.0"),
         ({"lr_units": "fixed"}, "lr_units = 'fixed'"),
         ({"solver": "quick"}, "solver = 'quick'"),
         ({"optimizer": "adam"}, "optimizer = 'adam'"),
-        ({"closeness_normalization": "mean"}, "normalization = 'mean'"),
+        ({"kernel_normalization": "mean"}, "normalization = 'mean'"),
         ({"solver": "fast", "optimizer": "rmsprop"}, "choose solver = 'exact'"),
         ({"lr_units": "relative", "optimizer": "rmsprop"}, "choose lr_units = 'guarded'"),
     ],
@@ -331,12 +334,3 @@ def test_no_neighbors_asked_for() -> None:
         functional.mixture_log_probs(hidden, none, head, theta=0.1, gamma=0.1)
     with pytest.raises(UserError, match="K = 0"):
         equations.knn_log_probs(hidden, none, head, temperature=1.0, weight=0.1)
-
-
-def test_keywords_of_version_0_2_0_are_taken_with_a_line_that_says_so() -> None:
-    hidden, neighbors, head = problem()
-    with pytest.warns(FutureWarning, match="mbpa_logits: rate is now lr_units"):
-        former = functional.mbpa_logits(hidden, neighbors, head, **VALID, rate="relative")
-    assert torch.equal(
-        former, functional.mbpa_logits(hidden, neighbors, head, **VALID, lr_units="relative")
-    )

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hebblm.adapt import functional
-from hebblm.adapt.functional.shares import mixed
+from hebblm.adapt.functional.mixture_weights import mixed
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
 

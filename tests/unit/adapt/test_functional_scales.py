@@ -12,7 +12,7 @@ from hebblm.adapt import functional as F
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
-from hebblm.adapt.functional.shares import LearnedShares
+from hebblm.adapt.functional.mixture_weights import OnlineMixtureWeights
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
@@ -40,19 +40,19 @@ def test_distances_by_hand() -> None:
     mask = distances < torch.inf
     expected = torch.tensor([[1 / 3, 2 / 3, 2.0], [1.0, 0, 0], [0, 0, 0], [0, 0, 0]])
     torch.testing.assert_close(F.relative_distances(distances, mask), expected)
-    weights = F.closeness(distances, mask, eps=0.5, scale="relative")
+    weights = F.kernel_weight(distances, mask, eps=0.5, scale="relative")
     expected = torch.tensor(
         [[1 / (0.5 + 1 / 3), 1 / (0.5 + 2 / 3), 0.4], [1 / 1.5, 0, 0], [2, 2, 0], [0, 0, 0]]
     )
     torch.testing.assert_close(weights, expected)
-    largest = F.closeness(distances, mask, eps=0.5, normalization="max", scale="relative")
+    largest = F.kernel_weight(distances, mask, eps=0.5, normalization="max", scale="relative")
     torch.testing.assert_close(largest[:, 0], torch.tensor([1.0, 1.0, 1.0, 0.0]))
     assert torch.equal(
-        F.closeness(distances, mask, eps=0.5, scale="absolute"),
-        F.closeness(distances, mask, eps=0.5),
+        F.kernel_weight(distances, mask, eps=0.5, scale="absolute"),
+        F.kernel_weight(distances, mask, eps=0.5),
     )
     with pytest.raises(UserError, match=r"scale = 'metric'.*relative, absolute"):
-        F.closeness(distances, mask, eps=0.5, scale="metric")  # type: ignore[arg-type]
+        F.kernel_weight(distances, mask, eps=0.5, scale="metric")  # type: ignore[arg-type]
 
 
 def test_scores_by_hand() -> None:
@@ -126,19 +126,22 @@ def test_the_unit_of_the_states_changes_nothing(method: str, entries: int, unit:
     """The head is scaled against them, so that the base's logits stay; a bias is a unit and is left
     out.
     """
-    rule = METHODS[method].rule(MethodSettings())
+    predictor = METHODS[method].predictor(MethodSettings())
     targets = torch.tensor([0, 2, 4, 29, 3, 1])
     plain, scaled = context_of(1.0, entries), context_of(unit, entries)
-    plain.learn_shares([rule])
-    scaled.learn_shares([rule])
+    plain.learn_mixture_weights([predictor])
+    scaled.learn_mixture_weights([predictor])
     batches = [
         EvalBatch(queries(of), context, Block.of(targets, 2, written=True))
         for context, of in ((plain, 1.0), (scaled, unit))
     ]
-    expected, found = (rule.log_probs(batch) for batch in batches)
+    expected, found = (predictor.log_probs(batch) for batch in batches)
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
     torch.testing.assert_close(
-        rule.score(batches[1], targets), rule.score(batches[0], targets), rtol=1e-8, atol=1e-8
+        predictor.score(batches[1], targets),
+        predictor.score(batches[0], targets),
+        rtol=1e-8,
+        atol=1e-8,
     )
     if entries > 1:
         assert (found - batches[1].log_probs).abs().max() > 1e-3
@@ -148,18 +151,20 @@ def test_the_unit_of_the_states_changes_nothing(method: str, entries: int, unit:
 def test_entries_that_are_all_the_querys_own_state_stay_finite(method: str) -> None:
     context = context_of(1.0, 12, same=True)
     batch = EvalBatch(queries(1.0), context)
-    rule = METHODS[method].rule(MethodSettings())
-    context.learn_shares([rule])
-    log_probs = rule.log_probs(batch)
+    predictor = METHODS[method].predictor(MethodSettings())
+    context.learn_mixture_weights([predictor])
+    log_probs = predictor.log_probs(batch)
     assert not log_probs.isnan().any()
     torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(6, dtype=torch.float64))
     if method in ("knn", "mixture"):
-        gamma = sum(LearnedShares((0.0,) * 3).value[:-1])  # nothing was scored before
-        shares = log_probs.exp()[0] - (1 - gamma) * batch.log_probs.exp()[0]
+        gamma = sum(OnlineMixtureWeights((0.0,) * 3).value[:-1])  # nothing was scored before
+        mixture_weights = log_probs.exp()[0] - (1 - gamma) * batch.log_probs.exp()[0]
         counts = torch.bincount(
             context.memory.search(batch.hidden[:1], K).values[0], minlength=CLASSES
         )
-        torch.testing.assert_close(shares, gamma * counts.double() / K, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(
+            mixture_weights, gamma * counts.double() / K, rtol=1e-9, atol=1e-9
+        )
 
 
 @pytest.mark.parametrize(("source", "target"), [("ptb", "ptb"), ("wt2", "wt2"), ("wt2", "ptb")])
@@ -183,10 +188,11 @@ def test_the_papers_values_are_in_the_papers_units(source: str, target: str) -> 
         ).log_softmax(1),
     }  # fmt: skip
     for name, log_probs in expected.items():
-        found = METHODS[name].rule(methods).log_probs(EvalBatch(hidden, context))
+        found = METHODS[name].predictor(methods).log_probs(EvalBatch(hidden, context))
         torch.testing.assert_close(found, log_probs, rtol=1e-10, atol=1e-10, msg=name)
     other = methods.replaced(replace(methods[MixtureConfig], scale="relative"))
     apart = (
-        METHODS["mixture"].rule(other).log_probs(EvalBatch(hidden, context)) - expected["mixture"]
+        METHODS["mixture"].predictor(other).log_probs(EvalBatch(hidden, context))
+        - expected["mixture"]
     )
     assert apart.abs().max() > 1e-3

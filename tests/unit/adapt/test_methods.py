@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -11,7 +10,6 @@ from torch import Tensor
 from hebblm.adapt import functional as F
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
-from hebblm.adapt.former import GONE
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import (
     DEFAULT_METHODS,
@@ -25,7 +23,7 @@ from hebblm.adapt.methods import (
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.hebb import Hebb, HebbConfig
 from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig
-from hebblm.adapt.methods.rule import Needs, dotted
+from hebblm.adapt.methods.predictor import Requirements, dotted
 from hebblm.adapt.settings import MethodSettings, changed
 from hebblm.errors import UserError
 from hebblm.memory import FlatMemory
@@ -108,7 +106,7 @@ def test_every_variant_is_the_equation_it_is_named_after(
     expected = equation(
         context, hidden, hebb, mbpa, **{"hebbian_classes": context.new_classes, **arguments}
     )
-    found = adapter_of(context, METHODS[variant].rule(settings)).predict(hidden)
+    found = adapter_of(context, METHODS[variant].predictor(settings)).predict(hidden)
     assert torch.allclose(found, expected, atol=1e-12)
 
 
@@ -168,10 +166,10 @@ def test_mbpa_at_an_absolute_rate_has_values_of_its_own() -> None:
     expected = F.mbpa_logits(
         hidden, near, context.head, **asdict(own), lr_units="absolute"
     ).log_softmax(1)
-    found = adapter_of(context, METHODS[name].rule(settings)).predict(hidden)
+    found = adapter_of(context, METHODS[name].predictor(settings)).predict(hidden)
     assert torch.allclose(found, expected, atol=1e-12)
     other = settings.replaced(replace(settings[MbpaConfig], lr=1.0, steps=1, eps=0.5))
-    assert METHODS[name].rule(settings) == METHODS[name].rule(other)
+    assert METHODS[name].predictor(settings) == METHODS[name].predictor(other)
     assert set(METHODS[name].hyperparameters(settings)) == {own.section, "mbpa"}
     assert name in named("all")
 
@@ -179,43 +177,37 @@ def test_mbpa_at_an_absolute_rate_has_values_of_its_own() -> None:
 def test_the_window_is_the_longest_that_is_looked_back_at() -> None:
     every = toy.SETTINGS.replaced(CacheConfig(window=7))
     for name, window in (("lstm", 0), ("hebb", 0), ("cache", 7), ("best", 30)):
-        assert METHODS[name].rule(every).needs.window == window
-    assert (Needs(window=7) | Needs(True, 9)) == Needs(True, 9)
+        assert METHODS[name].predictor(every).requirements.window == window
+    assert (Requirements(window=7) | Requirements(True, 9)) == Requirements(True, 9)
 
 
 def test_a_method_needs_what_its_parts_need() -> None:
     for name, method in METHODS.items():
-        needs = method.rule(toy.SETTINGS).needs
+        requirements = method.predictor(toy.SETTINGS).requirements
         for part in method.parts:
-            of_part = METHODS[part].rule(toy.SETTINGS).needs
-            assert needs | replace(of_part, shares=()) == needs, (name, part)
+            of_part = METHODS[part].predictor(toy.SETTINGS).requirements
+            assert requirements | replace(of_part, mixture_weights=()) == requirements, (name, part)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_asks_for_nothing_that_it_does_not_say_it_needs(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    context, rule = observed_context(), METHODS[name].rule(toy.SETTINGS)
-    context.learn_shares([rule])
+    context, predictor = observed_context(), METHODS[name].predictor(toy.SETTINGS)
+    context.learn_mixture_weights([predictor])
     asked: list[str] = []
-    search = context.memory.search
+    find = context.memory.find
     monkeypatch.setattr(
-        context.memory, "search", lambda *given: asked.append("retrieval") or search(*given)
+        context.memory, "find", lambda *given: asked.append("retrieval") or find(*given)
     )
-    rule.log_probs(EvalBatch(toy.randn(9, 4, toy.DIM, dtype=torch.float64), context))
-    assert bool(asked) == rule.needs.retrieval
+    predictor.log_probs(EvalBatch(toy.randn(9, 4, toy.DIM, dtype=torch.float64), context))
+    assert bool(asked) == predictor.requirements.retrieval
 
 
 def test_settings_hold_the_last_section_of_a_kind_and_the_default_of_any_other() -> None:
-    last = MethodSettings(MbpaConfig(pull=0.1)).replaced(MbpaConfig(pull=0.2), HebbConfig())
-    assert last[MbpaConfig].pull == 0.2
-    assert last == MethodSettings(MbpaConfig(pull=0.2))
+    last = MethodSettings(MbpaConfig(l2_to_base=0.1)).replaced(
+        MbpaConfig(l2_to_base=0.2), HebbConfig()
+    )
+    assert last[MbpaConfig].l2_to_base == 0.2
+    assert last == MethodSettings(MbpaConfig(l2_to_base=0.2))
     assert last[HebbConfig] == HebbConfig()
-
-
-@pytest.mark.parametrize("name", GONE)
-def test_a_method_that_is_gone_is_refused_with_the_one_to_use_instead(name: str) -> None:
-    with pytest.raises(UserError, match=rf"^{re.escape(name)} is gone; use \S+$") as refused:
-        named(f"lstm,{name}")
-    instead = str(refused.value).rpartition(" ")[2]
-    assert named(f"lstm,{instead}") == ["lstm", instead]

@@ -21,7 +21,7 @@ from ...support import toy
 
 CLASSES = 1100  # more than twice what the fast form follows
 # a relative rate that climbs
-FAR = MbpaConfig(optimizer="sgd", lr=300.0, steps=4, pull=0.0, weight=1.0)
+FAR = MbpaConfig(optimizer="sgd", lr=300.0, steps=4, l2_to_base=0.0, weight=1.0)
 
 
 def observed(fixed: bool = True, entries: int = 40) -> Context:
@@ -48,10 +48,10 @@ def test_every_method_with_gradient_steps_counts_queries_that_rose_and_measures_
     monkeypatch.setattr(mbpa_module, "MEASURED", 1)  # every query
     for config, rises in ((FAR, True), (replace(FAR, lr=1.0), False)):
         found = Safeguards.of(
-            METHODS[name].rule(toy.SETTINGS.replaced(config)), EvalBatch(queries(), observed())
+            METHODS[name].predictor(toy.SETTINGS.replaced(config)), EvalBatch(queries(), observed())
         )
-        assert found.rose.any() == rises
-        assert not found.stabilized.any()
+        assert found.loss_increased.any() == rises
+        assert not found.retried.any()
         assert len(found.errors) == 5
         assert (found.errors > 0).all()
 
@@ -65,26 +65,30 @@ def test_only_the_guarded_rate_runs_a_query_again() -> None:
         Safeguards.of(Mbpa(replace(absolute, lr_units=rate)), batch)
         for rate in ("absolute", "guarded")
     )
-    assert guarded.rose.any()
-    assert torch.equal(guarded.stabilized, guarded.rose)
-    assert plain.rose.any()
-    assert not plain.stabilized.any()
-    assert not Safeguards.of(Mbpa(replace(absolute, lr_units="guarded", lr=1e-4)), batch).rose.any()
+    assert guarded.loss_increased.any()
+    assert torch.equal(guarded.retried, guarded.loss_increased)
+    assert plain.loss_increased.any()
+    assert not plain.retried.any()
+    assert not Safeguards.of(
+        Mbpa(replace(absolute, lr_units="guarded", lr=1e-4)), batch
+    ).loss_increased.any()
 
 
 def test_what_has_no_gradient_steps_counts_nothing() -> None:
     batch = EvalBatch(queries(), observed())
     for name in ("lstm", "knn", "mixture", "hebb-v1"):
-        found = Safeguards.of(METHODS[name].rule(MethodSettings(FAR)), batch)
-        assert not (found.stabilized | found.rose).any()
+        found = Safeguards.of(METHODS[name].predictor(MethodSettings(FAR)), batch)
+        assert not (found.retried | found.loss_increased).any()
         assert len(found.errors) == 0
 
 
 def test_either_part_of_a_combination_counts() -> None:
     batch = EvalBatch(queries(), observed())
     alone, joined = Mbpa(FAR), Mixed((Unadapted(), Mbpa(FAR)), 0.5)
-    assert Safeguards.of(alone, batch).rose.any()
-    assert torch.equal(Safeguards.of(joined, batch).rose, Safeguards.of(alone, batch).rose)
+    assert Safeguards.of(alone, batch).loss_increased.any()
+    assert torch.equal(
+        Safeguards.of(joined, batch).loss_increased, Safeguards.of(alone, batch).loss_increased
+    )
 
 
 def test_counts_add_up_over_mini_batches() -> None:
@@ -96,7 +100,7 @@ def test_counts_add_up_over_mini_batches() -> None:
     )
     scores.count("mbpa", Safeguards(some, none, errors))
     scores.count("mbpa", Safeguards(some, ~some, 2 * errors[:1]))
-    assert (scores.rose, scores.stabilized) == ({"mbpa": 4}, {"mbpa": 1})
+    assert (scores.loss_increased, scores.retried) == ({"mbpa": 4}, {"mbpa": 1})
     assert scores.errors == {"mbpa": [1.0, 1.0, 2.0]}
 
 

@@ -135,7 +135,7 @@ def test_a_mistyped_name_is_put_right(
 
 
 def test_what_prints_a_result_draws_nothing() -> None:
-    program = "import sys, hebblm.report.document; sys.exit('matplotlib' in sys.modules)"
+    program = "import sys, hebblm.report.render.document; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 

@@ -10,7 +10,7 @@ from hebblm.tuning.search import Search
 def test_methods_are_called_by_their_labels() -> None:
     best = {"lstm": BestPoint(loss=5.0), "mixture+hebb": BestPoint(loss=4.0)}
     table = tuned_table(Search(Hyperparameters(), Grid(), set(), {}, best))
-    assert [row[0] for row in table.rows] == ["Base", "Mixture+Hebb"]
+    assert [row[0] for row in table.cells()] == ["Base", "Mixture+Hebb"]
 
 
 def test_a_best_value_at_an_end_is_marked() -> None:
@@ -18,7 +18,7 @@ def test_a_best_value_at_an_end_is_marked() -> None:
         loss=4.0, values={"mbpa.lr": 8.0}, tried=[{"mbpa.lr": lr, "nll": 4.0} for lr in (6.0, 8.0)]
     )
     table = tuned_table(Search(Hyperparameters(), Grid(), set(), {}, {"mbpa": best}))
-    assert table.rows[0][-1] == "mbpa.lr=8*"
+    assert table.cells()[0][-1] == "mbpa.lr=8*"
     assert table.notes == ("* the least or the largest value tried: a better one may lie beyond",)
 
 

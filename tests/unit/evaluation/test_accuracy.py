@@ -22,14 +22,14 @@ from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, VocabularyPolicy
 from hebblm.memory import FlatMemory
 from hebblm.report import Result
-from hebblm.report.accuracy import MEASURES, Guesses, accuracy_report, measures
-from hebblm.report.gains import Bootstrap
+from hebblm.report.result.accuracy import MEASURES, Guesses, accuracy_report, measures
+from hebblm.report.result.parts import Bootstrap
 
 from ...support import toy
 from ..models.architectures import random_model, tokenizer
 
 WORDS = ("<unk>", "<eos>", "a", "an", "ant", "and", "be", "bee", "been", "A", "to", "too")
-RULES = {name: METHODS[name].rule(toy.SETTINGS) for name in ("lstm", "cache", "mbpa", "best")}
+RULES = {name: METHODS[name].predictor(toy.SETTINGS) for name in ("lstm", "cache", "mbpa", "best")}
 
 
 def plain(
@@ -71,8 +71,8 @@ def test_ranks_and_letters_are_those_of_sorting_and_typing(
     seed: int, rows: int, ties: bool
 ) -> None:
     generator = np.random.default_rng(seed)
-    shares = generator.integers(1, 4 if ties else 10**6, (7, rows)).astype(float)
-    log_probs = torch.from_numpy(np.log(shares / shares.sum(1, keepdims=True)))
+    mixture_weights = generator.integers(1, 4 if ties else 10**6, (7, rows)).astype(float)
+    log_probs = torch.from_numpy(np.log(mixture_weights / mixture_weights.sum(1, keepdims=True)))
     targets = torch.from_numpy(generator.integers(0, len(WORDS), 7))
 
     class Batch:
@@ -115,8 +115,8 @@ def test_every_method_is_asked_for_what_it_expected_before_each_token(policy: st
 
     class Spy:
         def watch(self, batch: EvalBatch, targets: Tensor) -> None:
-            for name, rule in RULES.items():
-                rows = rule.log_probs(batch).tolist()
+            for name, predictor in RULES.items():
+                rows = predictor.log_probs(batch).tolist()
                 seen[name] += [
                     plain(row, target, symbols, 0)
                     for row, target in zip(rows, targets.tolist(), strict=True)

@@ -22,7 +22,7 @@ from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import DYNAMIC_METHODS, METHODS, STATIC_METHODS
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.methods.ngram import NgramConfig
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
 from hebblm.evaluation import checkpoint
@@ -95,7 +95,9 @@ class Reading:
         every: int = 5,
         ahead: bool = True,
     ) -> None:
-        self.rules: dict[str, Rule] = {name: METHODS[name].rule(settings) for name in methods}
+        self.predictors: dict[str, Predictor] = {
+            name: METHODS[name].predictor(settings) for name in methods
+        }
         self.base, self.memory, self.every, self.ahead = base, memory, every, ahead
         self.layout = layout or Layout.of(TOKENS)
         self.vocabulary = vocabulary or UnionVocabulary()
@@ -120,7 +122,7 @@ class Reading:
         found = evaluate(
             base,
             contexts,
-            self.rules,
+            self.predictors,
             self.stream,
             self.vocabulary,
             Schedule(self.every, layout=self.layout, read_ahead=self.ahead),
@@ -134,7 +136,7 @@ class Reading:
         new = torch.arange(rows) >= toy.SOURCE
         return Context(
             base.head, self.memory(), k=9, train_counts=counts, new_classes=new, window=30,
-            fixed=not base.moving and isinstance(self.vocabulary, UnionVocabulary),
+            fixed=not base.trains_online and isinstance(self.vocabulary, UnionVocabulary),
             streams=self.layout.together,
         )  # fmt: skip
 
@@ -154,7 +156,7 @@ def survives(reading: Reading, folder: Path, seed: int = 0) -> None:
     assert kills >= 2
     for name, losses in whole.nll.items():
         assert losses.tobytes() == found.nll[name].tobytes(), name
-    assert (found.rose, found.stabilized) == (whole.rose, whole.stabilized)
+    assert (found.loss_increased, found.retried) == (whole.loss_increased, whole.retried)
     assert found.errors == whole.errors
     clock = found.earlier_seconds + time.monotonic() - started
     times = [found.base_seconds, found.retrieval_seconds]
@@ -381,5 +383,5 @@ def test_ctrl_c_saves_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def _read(scenario: Scenario, settings: Hyperparameters, run: RunCheckpoint | None) -> None:
-    rules = {name: METHODS[name].rule(settings.methods) for name in ("lstm", "mixture")}
-    shared_pass(replace(scenario), rules, settings, Watching(checkpoint=run))
+    predictors = {name: METHODS[name].predictor(settings.methods) for name in ("lstm", "mixture")}
+    shared_pass(replace(scenario), predictors, settings, Watching(checkpoint=run))

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import hebblm
-from hebblm.report.inspection import COMPONENTS_FILE, Inspection, inspect_page
+from hebblm.report.render.inspection import inspect_page
+from hebblm.report.result.tokens import COMPONENTS_FILE, Inspection
 
 from ..models.architectures import random_model, tokenizer
 

@@ -27,7 +27,7 @@ def plain(parts: list[np.ndarray]) -> list[float]:
     time.
     """
     found: list[float] = []
-    shares = [0.3 / (len(parts) - 1)] * (len(parts) - 1) + [0.7]
+    mixture_weights = [0.3 / (len(parts) - 1)] * (len(parts) - 1) + [0.7]
     told: list[list[float]] = []
     of_interval: list[list[float]] = []
     for index in range(len(parts[0])):
@@ -38,12 +38,15 @@ def plain(parts: list[np.ndarray]) -> list[float]:
                 sum(w * each[c] for w, each in zip(weights, told, strict=True))
                 for c in range(len(parts) - 1)
             ]
-            shares = [(10 * 0.3 / len(owned) + each) / (10 + sum(weights)) for each in owned]
-            shares.append(1 - sum(shares))
+            mixture_weights = [
+                (10 * 0.3 / len(owned) + each) / (10 + sum(weights)) for each in owned
+            ]
+            mixture_weights.append(1 - sum(mixture_weights))
         if index % EVERY == 0:
             of_interval = []
         given = [
-            share * math.exp(-float(part[index])) for share, part in zip(shares, parts, strict=True)
+            share * math.exp(-float(part[index]))
+            for share, part in zip(mixture_weights, parts, strict=True)
         ]
         found.append(-math.log(sum(given)))
         of_interval.append([each / sum(given) for each in given])

@@ -20,7 +20,7 @@ from hebblm.memory import MemoryConfig
 from hebblm.models.awd import AwdModel
 from hebblm.models.base import BaseUpdate
 from hebblm.models.dynamic import DynamicConfig
-from hebblm.report.text_tables import forgetting_table
+from hebblm.report.tables.texts import forgetting_table
 from hebblm.text import encode_target
 
 from ...support import toy
@@ -104,9 +104,9 @@ def test_a_base_that_moved_is_scored_as_it_became(tmp_path: Path) -> None:
         moved.append(plain_loss(base.model, scenario))
 
     before = plain_loss(base.model, scenario)
-    found = probe.around(base, context, {"lstm": METHODS["lstm"].rule(settings.methods)}, read)[
-        "lstm"
-    ]
+    found = probe.around(
+        base, context, {"lstm": METHODS["lstm"].predictor(settings.methods)}, read
+    )["lstm"]
     assert found.before == pytest.approx(before, abs=1e-5)
     assert found.after == pytest.approx(moved[0], abs=1e-5)
     assert abs(found.after - found.before) > 1e-2
@@ -130,7 +130,7 @@ def test_every_token_counts_whatever_the_length(tmp_path: Path) -> None:
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
     base = scenario.base(settings)
     context = scenario.context(base, scenario.empty_memory(settings), 0)
-    rules = {"lstm": METHODS["lstm"].rule(settings.methods)}
+    predictors = {"lstm": METHODS["lstm"].predictor(settings.methods)}
     whole = Probe.of(scenario, 10**9)
     for tokens in (1, 100, len(whole.stream)):
         probe = Probe.of(scenario, tokens)
@@ -139,7 +139,7 @@ def test_every_token_counts_whatever_the_length(tmp_path: Path) -> None:
         reader = scenario.base(settings)
         hidden = reader.read(torch.from_numpy(stream.inputs))
         expected = nn.cross_entropy(reader.head.logits(hidden), torch.from_numpy(stream.targets))
-        assert probe.losses(base, context, rules, "")["lstm"] == pytest.approx(
+        assert probe.losses(base, context, predictors, "")["lstm"] == pytest.approx(
             float(expected), abs=1e-5
         )
 
@@ -156,7 +156,7 @@ def test_the_table_says_what_was_forgotten(tmp_path: Path) -> None:
     result = run_scenario(scenario_of(tmp_path), CHOSEN, settings_of(0.0), {}, probing(30)).result
     table = forgetting_table(result)
     assert table is not None
-    rows = {row[0]: row for row in table.rows}
+    rows = {row[0]: row for row in table.cells()}
     item = result.methods["dynamic+best"].forgetting
     assert item is not None
     assert rows["Dynamic+Best (ours)"][3] == item.after - item.before

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm.adapt.former import RENAMED
 from hebblm.adapt.methods.combine import MixtureHebbConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
+from hebblm.adapt.renamed import RENAMED
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 from hebblm.evaluation.hyperparameters import defaults as default_values
-from hebblm.runtime.progress import say_once
+from hebblm.runtime.progress import log_once
 
 
 def test_every_known_name_can_be_set_to_what_it_is() -> None:
@@ -99,7 +99,11 @@ def test_a_combination_may_be_written_with_a_plus() -> None:
         ("best.long", 0, "best.long = 0"),
         ("cache.window", 0, "cache.window = 0 must be a whole number at least 1"),
         ("mbpa.steps", -1, "mbpa.steps = -1"),
-        ("mbpa.pull", 0, "mbpa.pull = 0.* must be a number above 0 for mbpa.optimizer = newton"),
+        (
+            "mbpa.l2_to_base",
+            0,
+            "mbpa.l2_to_base = 0.* must be a number above 0 for mbpa.optimizer = newton",
+        ),
         ("memory.capacity", "many", "memory.capacity = many must be a whole number or none"),
         ("memory.capacity", "1" * 30, "memory.capacity = 1* must be a number of at most"),
         ("dynamic.decay", 2, "dynamic.decay = 2"),
@@ -108,33 +112,7 @@ def test_a_combination_may_be_written_with_a_plus() -> None:
             "1",
             "unknown setting 'mixture_heb.weight'; did you mean mixture_hebb.weight",
         ),
-        (
-            "tempered.hebb",
-            "1.1",
-            "^setting tempered.hebb is gone, since methods have no temperature any more; leave it "
-            "out$",
-        ),
-        (
-            "mixture_gated.bias",
-            "1",
-            "^setting mixture_gated.bias is gone with mixture-gated; leave it out, and use best$",
-        ),
         ("hebb-learned.eta", "1", "unknown setting 'hebb-learned.eta'"),
-        (
-            "hebb_learned.eta",
-            "1",
-            "^setting hebb_learned.eta is gone with hebb-learned; .* use hebb$",
-        ),
-        (
-            "mixture+hebb_learned.weight",
-            "1",
-            "is gone with mixture.hebb-learned; .* use mixture.hebb$",
-        ),
-        (
-            "dynamic+mixture.theta",
-            "1",
-            "^setting dynamic.mixture.theta is gone with dynamic.mixture; .* use dynamic.best$",
-        ),
     ],
 )
 def test_a_bad_name_or_value_is_refused_by_its_name(name: str, value: object, message: str) -> None:
@@ -145,7 +123,7 @@ def test_a_bad_name_or_value_is_refused_by_its_name(name: str, value: object, me
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"mbpa.optimizer": "sgd", "mbpa.pull": 0.5}, "take back more than the change"),
+        ({"mbpa.optimizer": "sgd", "mbpa.l2_to_base": 0.5}, "take back more than the change"),
         ({"mbpa.optimizer": "rmsprop"}, "set mbpa.solver=exact"),
     ],
 )
@@ -163,31 +141,29 @@ def test_a_value_that_was_asked_for_and_that_newton_s_steps_do_not_go_by_is_refu
     with pytest.raises(UserError, match=f"{name} is for gradient descent.*mbpa.optimizer=sgd"):
         Hyperparameters().check_set([name])
     Hyperparameters().changed({"mbpa.optimizer": "sgd"}).check_set([name])
-    Hyperparameters().check_set(["mbpa.pull", "mbpa.steps"])
+    Hyperparameters().check_set(["mbpa.l2_to_base", "mbpa.steps"])
 
 
-def test_former_names_are_taken_with_a_line_that_says_so(
+def test_names_of_the_last_release_are_taken_with_a_line_that_says_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    say_once.cache_clear()
-    former = {"mbpa.method": "exact", "mbpa.rate": "guarded", "best.rate": "0"}
-    settings = Hyperparameters().changed(former).changed(former)
-    assert {name: settings.of(now) for name, now in RENAMED.items()} == {**former, "best.rate": 0.0}
-    assert (
-        capsys.readouterr().err.count(
-            "mbpa.method is now mbpa.solver; the old name goes with the next release"
-        )
-        == 1
-    )
-    with pytest.raises(UserError, match=r"mbpa.lr_units is for gradient descent"):
-        Hyperparameters().check_set(["mbpa.rate"])
+    log_once.cache_clear()
+    earlier = {"mbpa.pull": "0.25", "mbpa.closeness": "sum", "hebb.closeness": "raw"}
+    assert earlier.keys() == RENAMED.keys()
+    settings = Hyperparameters().changed(earlier).changed(earlier)
+    assert {name: settings.of(now) for name, now in RENAMED.items()} == {
+        **earlier,
+        "mbpa.pull": 0.25,
+    }
+    line = "mbpa.pull is now mbpa.l2_to_base; the old name goes with the next release"
+    assert capsys.readouterr().err.count(line) == 1
 
 
 def test_values_that_no_method_of_a_run_reads_are_told_apart() -> None:
     names = [
         "hebb.beta",
         "cache.theta",
-        "mbpa.pull",
+        "mbpa.l2_to_base",
         "dynamic.lr",
         "memory.capacity",
         "mixture+hebb.weight",

@@ -52,9 +52,9 @@ def test_equals_the_plainest_loop(every: int) -> None:
     stream = toy.stream_of(toy.tokens(0, 120 if every == 1 else 250))
     base = toy.base_of(toy.tiny_model().double())
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
-    rules = {name: METHODS[name].rule(EXACT) for name in ("lstm", "mixture", "hebb")}
+    predictors = {name: METHODS[name].predictor(EXACT) for name in ("lstm", "mixture", "hebb")}
     found = evaluate(
-        base, [context], rules, stream, UnionVocabulary(), Schedule(every, read_ahead=True)
+        base, [context], predictors, stream, UnionVocabulary(), Schedule(every, read_ahead=True)
     )
 
     base.reset()
@@ -62,7 +62,7 @@ def test_equals_the_plainest_loop(every: int) -> None:
     keys, values = torch.zeros(0, toy.DIM, dtype=torch.float64), torch.zeros(0, dtype=torch.int64)
     counts = torch.from_numpy(stream.train_counts)
     new = torch.arange(toy.WORDS) >= toy.SOURCE
-    expected: dict[str, list[float]] = {name: [] for name in rules}
+    expected: dict[str, list[float]] = {name: [] for name in predictors}
     for start in range(0, len(stream), every):
         inputs, targets = (
             torch.from_numpy(x[start : start + every]) for x in (stream.inputs, stream.targets)
@@ -86,7 +86,7 @@ def test_equals_the_plainest_loop(every: int) -> None:
         for name, scores in logits.items():
             expected[name] += nn.cross_entropy(scores, targets, reduction="none").tolist()
         keys, values = torch.cat([keys, hidden]), torch.cat([values, targets])
-    for name in rules:
+    for name in predictors:
         np.testing.assert_allclose(found.nll[name], expected[name], rtol=1e-6, atol=1e-6)
 
 
@@ -96,8 +96,8 @@ def test_a_moving_base_is_plain_gradient_descent_after_scoring() -> None:
     base = toy.base_of(trained, lr=0.3)
     start = copy.deepcopy(base.model)
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
-    rules = {name: METHODS[name].rule(EXACT) for name in ("lstm", "mixture")}
-    found = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(50))
+    predictors = {name: METHODS[name].predictor(EXACT) for name in ("lstm", "mixture")}
+    found = evaluate(base, [context], predictors, stream, UnionVocabulary(), Schedule(50))
 
     model, optimizer, state, expected = (
         start,
@@ -137,8 +137,8 @@ def test_one_forward_pass_and_one_retrieval_serve_every_method(
     read = base.read
     monkeypatch.setattr(base, "read", lambda inputs: reads.append(len(inputs)) or read(inputs))
     context = toy.context_of(base, memory, stream)
-    rules = {name: METHODS[name].rule(toy.SETTINGS) for name in STATIC_METHODS}
-    scores = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(20))
+    predictors = {name: METHODS[name].predictor(toy.SETTINGS) for name in STATIC_METHODS}
+    scores = evaluate(base, [context], predictors, stream, UnionVocabulary(), Schedule(20))
     assert reads == [20, 20, 20, 20, 15]
     assert memory.searches == 5
     assert memory.added == len(memory) == 95
@@ -149,9 +149,9 @@ def test_one_forward_pass_and_one_retrieval_serve_every_method(
 def test_without_retrieval_the_memory_is_never_searched() -> None:
     stream = toy.stream_of(toy.tokens(2, 50))
     base, memory = toy.base_of(toy.tiny_model()), CountingMemory()
-    rules = {name: METHODS[name].rule(toy.SETTINGS) for name in ("lstm", "cache")}
+    predictors = {name: METHODS[name].predictor(toy.SETTINGS) for name in ("lstm", "cache")}
     context = toy.context_of(base, memory, stream)
-    evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(20, write=False))
+    evaluate(base, [context], predictors, stream, UnionVocabulary(), Schedule(20, write=False))
     assert memory.searches == memory.added == 0
 
 
@@ -165,11 +165,13 @@ def test_the_memory_holds_what_was_asked_for(filled: bool, write: bool) -> None:
         memory.add(toy.randn(0, 30, toy.DIM), torch.randint(0, toy.SOURCE, (30,)))
         memory.mark_base()
     context = toy.context_of(base, memory, stream)
-    rules = {
-        "mixture": METHODS["mixture"].rule(toy.SETTINGS),
-        "lstm": METHODS["lstm"].rule(toy.SETTINGS),
+    predictors = {
+        "mixture": METHODS["mixture"].predictor(toy.SETTINGS),
+        "lstm": METHODS["lstm"].predictor(toy.SETTINGS),
     }
-    nll = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(20, write=write)).nll
+    nll = evaluate(
+        base, [context], predictors, stream, UnionVocabulary(), Schedule(20, write=write)
+    ).nll
     assert len(memory) == 30 * filled + 60 * write
     assert np.allclose(nll["mixture"][:20], nll["lstm"][:20], rtol=1e-6) == (not filled)
     assert int(context.observed.sum()) == 60
@@ -182,7 +184,7 @@ def test_progress_counts_every_token_once() -> None:
     evaluate(
         base,
         [context],
-        {"lstm": METHODS["lstm"].rule(EXACT)},
+        {"lstm": METHODS["lstm"].predictor(EXACT)},
         stream,
         UnionVocabulary(),
         Schedule(30, read_ahead=True),
@@ -199,30 +201,33 @@ def test_queries_whose_loss_rises_are_counted_and_finite() -> None:
         context = toy.context_of(base, FlatMemory(toy.DIM), stream)
         mbpa = replace(toy.SETTINGS[MbpaConfig], lr=lr)
         settings = toy.SETTINGS.replaced(mbpa, MbpaAbsoluteConfig(lr=lr))
-        rules = {name: METHODS[name].rule(settings) for name in STATIC_METHODS}
-        rules["guarded"] = Mbpa(
+        predictors = {name: METHODS[name].predictor(settings) for name in STATIC_METHODS}
+        predictors["guarded"] = Mbpa(
             replace(settings[MbpaAbsoluteConfig].over(mbpa), lr_units="guarded")
         )
         scores = evaluate(
-            base, [context], rules, stream, UnionVocabulary(), Schedule(20), Hooks(check=True)
+            base, [context], predictors, stream, UnionVocabulary(), Schedule(20), Hooks(check=True)
         )
         assert all(np.isfinite(losses).all() for losses in scores.nll.values())
         quiet = {"lstm", "cache", "knn", "mixture", "ngram", "hebb-v1"}
-        assert {name for name in rules if scores.rose[name] == 0} == (
-            quiet if lr > 1 else set(rules)
+        assert {name for name in predictors if scores.loss_increased[name] == 0} == (
+            quiet if lr > 1 else set(predictors)
         )
-        again = {name for name in rules if scores.stabilized[name]}
+        again = {name for name in predictors if scores.retried[name]}
         assert again == ({"guarded"} if lr > 1 else set())
-        assert scores.stabilized["guarded"] == scores.rose["guarded"]
+        assert scores.retried["guarded"] == scores.loss_increased["guarded"]
         own = {"mbpa-absolute", "guarded"}
-        assert len({scores.rose[name] for name in rules if name not in quiet | own}) == 1
+        assert (
+            len({scores.loss_increased[name] for name in predictors if name not in quiet | own})
+            == 1
+        )
 
 
 def test_nothing_is_checked_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hebblm.adapt.methods.mbpa.MEASURED", 1)
     stream = toy.stream_of(np.tile(toy.tokens(5, 20), 6))
-    rules = {
-        "mbpa": METHODS["mbpa"].rule(
+    predictors = {
+        "mbpa": METHODS["mbpa"].predictor(
             toy.SETTINGS.replaced(replace(toy.SETTINGS[MbpaConfig], lr=1e4))
         )
     }
@@ -231,9 +236,9 @@ def test_nothing_is_checked_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPat
         base = toy.base_of(toy.tiny_model())
         context = toy.context_of(base, FlatMemory(toy.DIM), stream)
         found[check] = evaluate(
-            base, [context], rules, stream, UnionVocabulary(), Schedule(20), Hooks(check=check)
+            base, [context], predictors, stream, UnionVocabulary(), Schedule(20), Hooks(check=check)
         )
     assert np.array_equal(found[False].nll["mbpa"], found[True].nll["mbpa"])
-    assert (found[False].rose, found[False].errors) == ({}, {})
-    assert found[True].rose["mbpa"] > 0
+    assert (found[False].loss_increased, found[False].errors) == ({}, {})
+    assert found[True].loss_increased["mbpa"] > 0
     assert len(found[True].errors["mbpa"]) == 120

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hebblm.evaluation.run import method_result
 from hebblm.evaluation.scores import EvaluationScores
 from hebblm.report import MethodResult
-from hebblm.report.buckets import recombine
+from hebblm.report.result.parts import recombine
 from hebblm.text import EvaluationStream
 from hebblm.text.words import words_of
 
@@ -31,7 +31,7 @@ def summarised(
 ) -> MethodResult:
     scores = EvaluationScores({"hebb": nll.astype(np.float32)})
     scores.seconds["hebb"] = seconds
-    scores.rose["hebb"], scores.stabilized["hebb"] = 7, 4
+    scores.loss_increased["hebb"], scores.retried["hebb"] = 7, 4
     scores.errors["hebb"] += errors
     stream = toy.stream_of(toy.tokens(0, len(nll))) if stream is None else stream
     return method_result("hebb", scores, stream, {}, edges, measured=whole, checked=checked)

@@ -57,7 +57,7 @@ def test_offsets_say_which_pair_it_is(kind: str, every: int, lr: float, write: b
     evaluate(
         base,
         [context],
-        {"knn": METHODS["knn"].rule(toy.SETTINGS)},
+        {"knn": METHODS["knn"].predictor(toy.SETTINGS)},
         stream,
         UnionVocabulary(),
         Schedule(every, write=write, read_ahead=lr == 0),

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as nn
 
 from hebblm.adapt import functional as F
-from hebblm.adapt.functional.shares import mixed
+from hebblm.adapt.functional.mixture_weights import mixed
 from hebblm.adapt.methods import DYNAMIC_METHODS, METHODS
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.combine import MixtureHebbConfig
@@ -22,8 +22,8 @@ from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.options import EvalOptions
 from hebblm.evaluation.passes import dynamic_base, dynamic_pass, shared_pass
 from hebblm.evaluation.run import run_scenario
-from hebblm.report.render import to_markdown
-from hebblm.report.tables import comparison_table
+from hebblm.report.render.table import to_markdown
+from hebblm.report.tables.overall import comparison_table
 from hebblm.types import Neighbors
 
 from ...support import toy
@@ -37,16 +37,16 @@ def test_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: Path)
     scenario.model.model.double()
     # Any rule can read the moving states. For the gate of dynamic+best see
     # tests/parity/test_best.py.
-    rules = {
-        n: METHODS[n].rule(settings.methods)
+    predictors = {
+        n: METHODS[n].predictor(settings.methods)
         for n in ("dynamic", "mixture", "mixture+hebb", "cache")
     }
-    found = dynamic_pass(scenario, rules, settings).scores.nll
+    found = dynamic_pass(scenario, predictors, settings).scores.nll
 
     methods, stream = settings.methods, scenario.stream
     base = dynamic_base(scenario, settings.dynamic, None)
     keys, values = torch.zeros(0, toy.DIM, dtype=torch.float64), torch.zeros(0, dtype=torch.int64)
-    expected: dict[str, list[float]] = {name: [] for name in rules}
+    expected: dict[str, list[float]] = {name: [] for name in predictors}
     for start in range(0, len(stream), SEGMENT):
         inputs, targets = (
             torch.from_numpy(x[start : start + SEGMENT]) for x in (stream.inputs, stream.targets)
@@ -54,7 +54,7 @@ def test_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: Path)
         hidden = base.read(inputs)
         head = base.head
         with torch.no_grad():
-            log_probs = dict.fromkeys(rules, head.logits(hidden).log_softmax(1))
+            log_probs = dict.fromkeys(predictors, head.logits(hidden).log_softmax(1))
             if len(keys):
                 distances, order = (
                     (hidden[:, None] - keys[None]).square().sum(2).sort(dim=1, stable=True)
@@ -102,19 +102,19 @@ def test_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: Path)
         base.learn(targets)
         keys = torch.cat([keys, hidden.float().double()])  # as they are stored
         values = torch.cat([values, targets])
-    for name in rules:
+    for name in predictors:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-5, atol=1e-5, err_msg=name)
     assert np.abs(found["dynamic"] - found["mixture"]).max() > 1e-2
 
 
 def test_dynamic_evaluation_beside_others_is_dynamic_evaluation_alone(tmp_path: Path) -> None:
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
-    rules = {name: METHODS[name].rule(settings.methods) for name in DYNAMIC_METHODS}
+    predictors = {name: METHODS[name].predictor(settings.methods) for name in DYNAMIC_METHODS}
     base = dynamic_base(scenario, settings.dynamic, None)
     alone = toy.alone(base, scenario.stream, scenario.vocabulary, segment=SEGMENT)
-    beside = dynamic_pass(scenario, rules, settings).scores
+    beside = dynamic_pass(scenario, predictors, settings).scores
     np.testing.assert_allclose(beside.nll["dynamic"], alone, atol=1e-5)
-    only = dynamic_pass(scenario, {"dynamic": rules["dynamic"]}, settings)
+    only = dynamic_pass(scenario, {"dynamic": predictors["dynamic"]}, settings)
     np.testing.assert_array_equal(only.scores.nll["dynamic"], beside.nll["dynamic"])
 
 
@@ -125,8 +125,8 @@ def test_each_base_scores_its_own_methods_in_the_order_asked_for(tmp_path: Path)
         scenario, methods, settings, {}, EvalOptions(frequency_edges=(50,), check=True)
     )
     assert list(outcome.result.methods) == list(outcome.nll) == methods
-    rules = {name: METHODS[name].rule(settings.methods) for name in ("lstm", "mixture")}
-    shared = shared_pass(scenario, rules, settings).scores.nll
+    predictors = {name: METHODS[name].predictor(settings.methods) for name in ("lstm", "mixture")}
+    shared = shared_pass(scenario, predictors, settings).scores.nll
     for name, nll in shared.items():
         np.testing.assert_array_equal(outcome.nll[name], nll)
     moving = outcome.result.methods["dynamic+best"]
@@ -159,11 +159,11 @@ def test_a_result_has_counts_and_the_error_of_the_fast_form_only_where_it_was_ch
 
 def test_the_rms_rule_needs_the_training_text(tmp_path: Path) -> None:
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
-    rules = {"dynamic": METHODS["dynamic"].rule(settings.methods)}
+    predictors = {"dynamic": METHODS["dynamic"].predictor(settings.methods)}
     settings = settings.changed({"dynamic.rule": "rms"})
-    assert np.isfinite(dynamic_pass(scenario, rules, settings).scores.nll["dynamic"]).all()
+    assert np.isfinite(dynamic_pass(scenario, predictors, settings).scores.nll["dynamic"]).all()
     with pytest.raises(UserError, match="source=CORPUS"):
-        dynamic_pass(replace(scenario, train=None), rules, settings)
+        dynamic_pass(replace(scenario, train=None), predictors, settings)
 
 
 def test_a_method_that_diverged_into_nan_is_named_with_its_rates(

@@ -27,8 +27,8 @@ pytestmark = [
 @pytest.mark.parametrize(
     ("config", "near", "moving"),
     [
-        (MbpaConfig("sgd", lr=8.0, steps=5, pull=0.0), 1e-3, False),
-        (MbpaConfig("sgd", lr=4.0, steps=1, pull=0.0), 1e-3, True),
+        (MbpaConfig("sgd", lr=8.0, steps=5, l2_to_base=0.0), 1e-3, False),
+        (MbpaConfig("sgd", lr=4.0, steps=1, l2_to_base=0.0), 1e-3, True),
         (MbpaConfig(), 3e-2, False),
         (MbpaConfig(), 3e-2, True),
     ],
@@ -49,8 +49,10 @@ def test_both_forms_give_the_same_perplexity(config: MbpaConfig, near: float, mo
         settings = settings.changed({"base.lr": 1e-4})
     base = scenario.base(settings)
     context = scenario.context(base, scenario.memory(settings), 0)
-    rules = {"fast": Mbpa(config), "exact": Mbpa(replace(config, solver="exact"))}
-    scores = evaluate(base, [context], rules, scenario.stream, scenario.vocabulary, Schedule(50))
+    predictors = {"fast": Mbpa(config), "exact": Mbpa(replace(config, solver="exact"))}
+    scores = evaluate(
+        base, [context], predictors, scenario.stream, scenario.vocabulary, Schedule(50)
+    )
     fast, exact = (scores.nll[name].astype(np.float64) for name in ("fast", "exact"))
     # Behind a moving base no normaliser is known, and the tail of a key is that of the query. A
     # memory of so few and so different keys has more directions than Newton steps follow.

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.mbpa import MbpaConfig
-from hebblm.adapt.methods.rule import Needs, Rule
+from hebblm.adapt.methods.predictor import Predictor, Requirements
 from hebblm.adapt.work import Stopwatch, name_of
 from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.scores import EvaluationScores
@@ -37,16 +37,18 @@ class Ticks(TorchDispatchMode):
 @pytest.fixture
 def ticks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ticks]:
     with Ticks() as clock:
-        monkeypatch.setattr(time, "perf_counter", lambda: clock.now)
+        monkeypatch.setattr(time, "process_time", lambda: clock.now)
         yield clock
 
 
-def scores_of(rules: dict[str, Rule], *, tokens: int = 60) -> EvaluationScores:
+def scores_of(predictors: dict[str, Predictor], *, tokens: int = 60) -> EvaluationScores:
     stream = toy.stream_of(toy.tokens(7, tokens))
     base = toy.base_of(toy.tiny_model())
     context = toy.context_of(base, FlatMemory(toy.DIM), stream)
-    retrieve = any(rule.needs.retrieval for rule in rules.values())
-    return evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(20, write=retrieve))
+    retrieve = any(predictor.requirements.retrieval for predictor in predictors.values())
+    return evaluate(
+        base, [context], predictors, stream, UnionVocabulary(), Schedule(20, write=retrieve)
+    )
 
 
 @dataclass(frozen=True)
@@ -68,18 +70,18 @@ class Sharing:
         self.wait(1)
         return targets * 0.0 if self.over is None else self.over.score(batch, targets)
 
-    needs = Needs()
+    requirements = Requirements()
 
     def wait(self, seconds: float) -> None:
         self.clock.now += 1000 * seconds
 
 
 def test_who_shares_work_is_charged_alike_in_either_order(ticks: Ticks) -> None:
-    rules: dict[str, Any] = {"first": Sharing(ticks), "second": Sharing(ticks)}
-    forth = scores_of(rules, tokens=20)
-    back = scores_of(dict(reversed(rules.items())), tokens=20)
+    predictors: dict[str, Any] = {"first": Sharing(ticks), "second": Sharing(ticks)}
+    forth = scores_of(predictors, tokens=20)
+    back = scores_of(dict(reversed(predictors.items())), tokens=20)
     for scores in (forth, back):
-        waited = {name: scores.seconds[name] // 1000 for name in rules}
+        waited = {name: scores.seconds[name] // 1000 for name in predictors}
         assert waited == {"first": 111, "second": 111}
         assert {name: seconds // 1000 for name, seconds in scores.own_seconds.items()} == {
             "first": 1,
@@ -94,16 +96,16 @@ def test_who_shares_work_is_charged_alike_in_either_order(ticks: Ticks) -> None:
 
 @pytest.mark.parametrize("name", STATIC_METHODS)
 def test_a_method_in_company_is_charged_what_it_takes_alone(name: str, ticks: Ticks) -> None:
-    rules = {other: METHODS[other].rule(toy.SETTINGS) for other in STATIC_METHODS}
-    alone = scores_of({name: rules[name]}).seconds[name]
-    others = {other: rule for other, rule in rules.items() if other != name}
-    assert scores_of({name: rules[name], **others}).seconds[name] == alone
-    assert scores_of({**others, name: rules[name]}).seconds[name] == alone
+    predictors = {other: METHODS[other].predictor(toy.SETTINGS) for other in STATIC_METHODS}
+    alone = scores_of({name: predictors[name]}).seconds[name]
+    others = {other: predictor for other, predictor in predictors.items() if other != name}
+    assert scores_of({name: predictors[name], **others}).seconds[name] == alone
+    assert scores_of({**others, name: predictors[name]}).seconds[name] == alone
 
 
 @pytest.mark.parametrize("name", ["hebb", "mixture+hebb", "mixture+mbpa"])
 def test_what_stands_on_mbpa_pays_for_it(name: str, ticks: Ticks) -> None:
-    scores = scores_of({each: METHODS[each].rule(toy.SETTINGS) for each in ("mbpa", name)})
+    scores = scores_of({each: METHODS[each].predictor(toy.SETTINGS) for each in ("mbpa", name)})
     assert (
         scores.seconds[name]
         > scores.seconds["mbpa"]
@@ -112,11 +114,11 @@ def test_what_stands_on_mbpa_pays_for_it(name: str, ticks: Ticks) -> None:
 
 
 def test_only_who_asks_for_neighbours_pays_for_retrieval(ticks: Ticks) -> None:
-    rules = {name: METHODS[name].rule(toy.SETTINGS) for name in STATIC_METHODS}
-    scores = scores_of(rules)
+    predictors = {name: METHODS[name].predictor(toy.SETTINGS) for name in STATIC_METHODS}
+    scores = scores_of(predictors)
     spared = {
         name
-        for name in rules
+        for name in predictors
         if scores.seconds[name] < scores.base_seconds + scores.retrieval_seconds
     }
     assert spared == {"lstm", "cache", "ngram"}
@@ -136,7 +138,7 @@ def test_work_within_work_counts_once() -> None:
 
 
 def test_pieces_have_plain_names() -> None:
-    mbpa, mixture = toy.SETTINGS[MbpaConfig], METHODS["mixture"].rule(toy.SETTINGS)
+    mbpa, mixture = toy.SETTINGS[MbpaConfig], METHODS["mixture"].predictor(toy.SETTINGS)
     names = [
         name_of(key)
         for key in ("products", ("window", 500), mbpa, ("adapted", mbpa), (mixture, "losses", 7))

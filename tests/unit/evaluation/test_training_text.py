@@ -207,7 +207,7 @@ def test_a_second_process_waits_for_the_first_and_builds_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = Event()
-    monkeypatch.setattr(locks, "say", lambda line: waiting.set())
+    monkeypatch.setattr(locks, "log", lambda line: waiting.set())
     model, ids = forgetful(), toy.tokens(1, 600, toy.SOURCE)
     first = ask(model, ids, "a" * 64)
     [folder] = (tmp_path / "memory").iterdir()
@@ -216,7 +216,7 @@ def test_a_second_process_waits_for_the_first_and_builds_nothing(
         AwdModel, "segments", lambda *args: pytest.fail("the first process does that")
     )
     with ThreadPoolExecutor() as pool:
-        with Segments(folder.with_name(f"{folder.name}.parts")).held("it"):
+        with Segments(folder.with_name(f"{folder.name}.parts")).locked("it"):
             second = pool.submit(ask, model, ids, "a" * 64)
             assert waiting.wait(30)
             assert not second.done()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary
 from hebblm.memory import FlatMemory
@@ -25,8 +25,11 @@ def checked_vocabulary(rows_seen: list[int]) -> OpenVocabulary:
     """
 
     class Checked(OpenVocabulary):
-        def losses(self, rule: Rule, batch: EvalBatch, targets: Tensor) -> Tensor:
-            losses, log_probs = super().losses(rule, batch, targets), rule.log_probs(batch)
+        def losses(self, predictor: Predictor, batch: EvalBatch, targets: Tensor) -> Tensor:
+            losses, log_probs = (
+                super().losses(predictor, batch, targets),
+                predictor.log_probs(batch),
+            )
             full = toy.open_distribution(self, log_probs)
             assert full.shape[1] == self.size
             assert torch.allclose(
@@ -51,9 +54,9 @@ def test_a_row_appears_when_its_word_is_first_observed_and_all_sums_to_one(lr: f
     stream = toy.stream_of(ids)
     base = toy.base_of(toy.tiny_model(), rows=0, lr=lr)
     context = toy.context_of(base, FlatMemory(toy.DIM), stream, novel=True)
-    rules = {name: METHODS[name].rule(toy.SETTINGS) for name in STATIC_METHODS}
+    predictors = {name: METHODS[name].predictor(toy.SETTINGS) for name in STATIC_METHODS}
     rows: list[int] = []
-    scores = evaluate(base, [context], rules, stream, checked_vocabulary(rows), Schedule(10))
+    scores = evaluate(base, [context], predictors, stream, checked_vocabulary(rows), Schedule(10))
     expected = [
         max(toy.SOURCE, ids[:start].max(initial=0) + 1)
         for start in range(0, len(ids), 10)
@@ -106,7 +109,7 @@ def test_union_charges_every_word_by_its_own_row() -> None:
     model = toy.base_of(toy.tiny_model())
     context = toy.context_of(model, FlatMemory(toy.DIM), toy.stream_of(targets.numpy()))
     batch = EvalBatch(toy.randn(0, 5, toy.DIM), context)
-    losses = vocabulary.losses(METHODS["lstm"].rule(toy.SETTINGS), batch, targets)
+    losses = vocabulary.losses(METHODS["lstm"].predictor(toy.SETTINGS), batch, targets)
     assert torch.allclose(losses, -batch.log_probs[torch.arange(5), targets])
     assert torch.equal(vocabulary.readable(targets, 4), targets)
     assert vocabulary.new_rows(targets, 7) == 0

@@ -138,8 +138,8 @@ def test_each_method_says_there_what_its_reader_expects(
     def spy(log: WordsAsked, place: AskedPlace, ahead: Expectations) -> None:
         ids[:] = log.stream.ids.tolist()
         rows = [(), tuple(ids[place.begin : place.begin + 1]), (IDS[1], IDS[6])]
-        if method in log.rules:  # else it is the pass before
-            seen.append((place.begin, ahead.log_probs(method, log.rules[method], rows)))
+        if method in log.predictors:  # else it is the pass before
+            seen.append((place.begin, ahead.log_probs(method, log.predictors[method], rows)))
         original(log, place, ahead)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -157,7 +157,7 @@ def test_each_method_says_there_what_its_reader_expects(
             reader.read(ids[read:start])
             read = start
         for row, log_probs in zip([[], [ids[begin]], [IDS[1], IDS[6]]], found, strict=True):
-            with reader.session.base.aside(), torch.no_grad():
+            with reader.session.base.preserve_state(), torch.no_grad():
                 inputs = torch.cat(
                     [reader.session.last, reader.session.last.new_tensor([*ids[start:begin], *row])]
                 )

@@ -23,7 +23,7 @@ from lm_eval.tasks import TaskManager
 from tokenizers.processors import TemplateProcessing
 
 from hebblm.errors import UserError
-from hebblm.integrations.lm_eval import LONGEST, AdaptedLM
+from hebblm.integrations.lm_eval import MAX_CONTEXT_TOKENS, AdaptedLM
 from hebblm.models.base import device_of
 
 from ..models.architectures import random_model, tokenizer
@@ -160,11 +160,11 @@ def test_a_prompt_of_any_length_that_the_model_allows_is_read_whole(tmp_path: Pa
 
 
 def test_the_window_is_bounded_and_options_of_loading_are_passed_on(tmp_path: Path) -> None:
-    folder = str(long(tmp_path, 2 * LONGEST))
+    folder = str(long(tmp_path, 2 * MAX_CONTEXT_TOKENS))
     model = AdaptedLM(folder, device_map="cpu").reader.model
-    assert (model.context, model.stride) == (LONGEST, LONGEST // 2)
+    assert (model.context, model.stride) == (MAX_CONTEXT_TOKENS, MAX_CONTEXT_TOKENS // 2)
     model = AdaptedLM(folder, stride=100).reader.model
-    assert (model.context, model.stride) == (LONGEST, 100)
+    assert (model.context, model.stride) == (MAX_CONTEXT_TOKENS, 100)
     model = AdaptedLM(folder, context=32, stride=8, key="ffn-input", method="mixture").reader.model
     assert (model.context, model.stride, model.keyed) == (32, 8, True)
 

@@ -13,7 +13,7 @@ import pytest
 
 from hebblm.errors import UserError
 from hebblm.io import locks
-from hebblm.io.locks import held, remove_left
+from hebblm.io.locks import file_lock, remove_left
 from hebblm.text import prepare
 from hebblm.text.corpora import text_corpus
 
@@ -40,7 +40,7 @@ def wait_for(there: Callable[[], bool]) -> None:
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What waiting threads say: capsys, read while another thread writes, loses lines."""
     lines: list[str] = []
-    monkeypatch.setattr(locks, "say", lines.append)
+    monkeypatch.setattr(locks, "log", lines.append)
     return lines
 
 
@@ -48,13 +48,13 @@ def test_the_second_waits_says_for_whom_and_leaves_nothing(tmp_path: Path, said:
     place = tmp_path / "made"
 
     def first() -> None:
-        with held(place, "a thing"):
+        with file_lock(place, "a thing"):
             (tmp_path / "begun").touch()
             wait_for((tmp_path / "go").exists)
             place.touch()
 
     def second() -> bool:
-        with held(place, "a thing") as waited:
+        with file_lock(place, "a thing") as waited:
             return waited and place.exists()
 
     process = in_a_child(first)
@@ -77,7 +77,7 @@ def test_what_a_killed_process_held_is_free(
     place = tmp_path / "made"
 
     def first() -> None:
-        with held(place, "a thing"):
+        with file_lock(place, "a thing"):
             (tmp_path / "begun").touch()
             time.sleep(60)
 
@@ -87,7 +87,7 @@ def test_what_a_killed_process_held_is_free(
     os.waitpid(process, 0)
     lock = tmp_path / ".made.lock"
     left = lock.read_bytes()
-    with held(place, "a thing") as waited:
+    with file_lock(place, "a thing") as waited:
         assert not waited
         remove_left(place)
         assert lock.exists(), "only a lock that nobody holds is swept away"
@@ -98,10 +98,10 @@ def test_what_a_killed_process_held_is_free(
 
 
 def test_folders_made_for_a_lock_stay_only_if_something_stands_there(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), held(tmp_path / "a" / "b" / "made", "a thing"):
+    with pytest.raises(KeyError), file_lock(tmp_path / "a" / "b" / "made", "a thing"):
         raise KeyError
     assert not list(tmp_path.iterdir())
-    with held(tmp_path / "a" / "b" / "made", "a thing"):
+    with file_lock(tmp_path / "a" / "b" / "made", "a thing"):
         (tmp_path / "a" / "kept").touch()
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["kept"]
 
@@ -109,7 +109,7 @@ def test_folders_made_for_a_lock_stay_only_if_something_stands_there(tmp_path: P
 def test_a_place_that_cannot_be_had_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"cannot write .*made: .*choose a place"):
-        held(tmp_path / "file" / "made", "a thing").__enter__()
+        file_lock(tmp_path / "file" / "made", "a thing").__enter__()
 
 
 def test_a_corpus_that_another_process_wrote_is_used(tmp_path: Path, said: list[str]) -> None:
@@ -124,7 +124,7 @@ def test_a_corpus_that_another_process_wrote_is_used(tmp_path: Path, said: list[
     write()
     place.rename(tmp_path / "kept")
     with ThreadPoolExecutor() as pool:
-        with held(place, "the ids"):
+        with file_lock(place, "the ids"):
             second = pool.submit(write)
             wait_for(lambda: bool(said))
             (tmp_path / "kept").rename(place)
@@ -138,8 +138,8 @@ def test_the_folder_one_stands_in_has_a_lock(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with (
-        held(Path(), "this folder"),
+        file_lock(Path(), "this folder"),
         pytest.raises(UserError),
-        held(tmp_path, "this folder", wait=False),
+        file_lock(tmp_path, "this folder", wait=False),
     ):
         pass

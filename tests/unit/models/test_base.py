@@ -41,7 +41,7 @@ def test_a_fixed_base_ignores_what_it_should_learn() -> None:
     before = base.head.weight.clone()
     base.read(torch.tensor([1, 2, 3]))
     base.learn(torch.tensor([2, 3, 4]))
-    assert not base.moving
+    assert not base.trains_online
     assert torch.equal(base.head.weight, before)
 
 

@@ -53,8 +53,8 @@ def test_is_the_update_of_krause_and_others(rule: str, every: int) -> None:
             if rule == "sgd":
                 new = theta - share * (eta * g - lam * (origin - theta))
             else:
-                pull = (lam * r / average).clamp(max=1)
-                new = theta - share * (eta * g / (r + epsilon) - pull * (origin - theta))
+                l2_to_base = (lam * r / average).clamp(max=1)
+                new = theta - share * (eta * g / (r + epsilon) - l2_to_base * (origin - theta))
             p.data.copy_(new)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     for p, q in zip(parameters, base.parameters().values(), strict=True):

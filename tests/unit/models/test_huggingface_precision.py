@@ -43,8 +43,8 @@ def test_half_precision_opens_as_float32_does(name: str, capfd: pytest.CaptureFi
             full.recurrent,
         )
         assert half.differentiable == full.differentiable
-        assert (half.found.cap, half.head.weight.dtype) == (full.found.cap, torch.float32)
-        assert half.found.scale == pytest.approx(full.found.scale, rel=1e-4)
+        assert (half.found_head.cap, half.head.weight.dtype) == (full.found_head.cap, torch.float32)
+        assert half.found_head.scale == pytest.approx(full.found_head.scale, rel=1e-4)
     assert full.describe()["steps"] == {"Mamba": "one", "Jamba": "one", "Bamba": "none"}.get(
         name, "many"
     )
@@ -63,7 +63,7 @@ def test_half_precision_alone_is_enough_for_large_faults(dtype: torch.dtype) -> 
     assert open_causal(model).describe()["steps"] == "many"
     capped = random_model("Gemma2").to(dtype)
     capped.model.norm.register_forward_pre_hook(refuse)
-    assert open_causal(capped).found.cap == 1.5
+    assert open_causal(capped).found_head.cap == 1.5
     bert = both_ways().to(dtype)
     bert.bert.encoder.layer[0].register_forward_pre_hook(refuse)
     with torch.no_grad():
@@ -75,9 +75,10 @@ def test_half_precision_alone_is_enough_for_large_faults(dtype: torch.dtype) -> 
 @pytest.mark.parametrize("scale", [0.9, 1.1])
 def test_a_scale_near_1_is_one_in_half_precision_too(scale: float) -> None:
     model = open_causal(random_model("Cohere", logit_scale=scale).to(torch.bfloat16))
-    assert model.found.scale == pytest.approx(scale, rel=1e-4)
+    assert model.found_head.scale == pytest.approx(scale, rel=1e-4)
     torch.testing.assert_close(
-        model.head.weight, model.parameters[model.found.weight].float() * model.found.scale
+        model.head.weight,
+        model.parameters[model.found_head.weight].float() * model.found_head.scale,
     )
 
 
@@ -183,7 +184,7 @@ def test_small_steps_reach_weights_of_half_precision() -> None:
         assert weight.dtype == torch.float32
         assert (weight != kept[name]).float().mean() > 0.5 or "_proj" not in name
         assert torch.equal(model.parameters[name], kept[name])
-    assert base.head.weight.data_ptr() == base.parameters()[model.found.weight].data_ptr()
+    assert base.head.weight.data_ptr() == base.parameters()[model.found_head.weight].data_ptr()
     again = model.base(update=BaseUpdate(lr=1e-4))
     again.load_state_dict(base.state_dict())
     assert torch.equal(again.head.weight, base.head.weight)

@@ -141,8 +141,8 @@ def test_the_rest_has_defaults(ids: np.ndarray) -> None:
     assert (model.keyed, model.key_width, model.reading()) == (False, WIDTH, {})
     assert model.describe() == {"arch": "NewModel", "weights_sha256": "0"}
     base = model.base()
-    assert base.room == 0
-    base.back(0)
+    assert base.max_rewind == 0
+    base.rewind(0)
     base.grow(0)
     with pytest.raises(ValueError, match="a closed vocabulary"):
         base.grow(2)

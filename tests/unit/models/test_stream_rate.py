@@ -140,7 +140,7 @@ def test_it_goes_on_to_the_bit_and_begins_anew() -> None:
     other.load_state_dict({name: value.clone() for name, value in base.state_dict().items()})
     for start in (40, 60, 80):
         assert torch.equal(read(base, start), read(other, start))
-    with base.aside():
+    with base.preserve_state():
         base.read(inputs[:5])
     assert torch.equal(read(base, 100), read(other, 100))
     base.reset()

@@ -30,7 +30,7 @@ def check(beside: GradientBase, alone: list[GradientBase], words: int) -> None:
         )
         torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
         if begin == 7:
-            with beside.aside():
+            with beside.preserve_state():
                 beside.read(ids[:, :20])
             beside.load_stream_state(beside.stream_state())
 
@@ -67,11 +67,11 @@ def check_branches(base: GradientBase, words: int, before: int) -> None:
     if before:
         base.read(ids[:before])
     rows = [ids[20:27], ids[3:4], ids[21:23]]
-    found, expected = base.branches(rows), GradientBase.branches(base, rows)
+    found, expected = base.continuations(rows), GradientBase.continuations(base, rows)
     assert [len(states) for states in found] == [7, 1, 2]
     for own, alone in zip(found, expected, strict=True):
         torch.testing.assert_close(own, alone, atol=2e-5, rtol=1e-4)
-    with base.aside():
+    with base.preserve_state():
         torch.testing.assert_close(base.read(rows[0]), expected[0], atol=2e-5, rtol=1e-4)
 
 
@@ -90,14 +90,14 @@ def check_back(base: GradientBase, words: int) -> None:
     """Tokens that are forgotten leave the states of all later ones as they would be without."""
     ids = torch.randint(3, words, (60,), generator=torch.Generator().manual_seed(2))
     at, plain = 3, None
-    with base.aside():
+    with base.preserve_state():
         plain = base.read(ids)
     base.read(ids[:at])
     for right, wrong in ((1, 3), (2, 0), (1, 2), (4, 1), (1, 5), (3, 3), (1, 1), (9, 2)):
-        wrong = max(0, min(wrong, base.room - right))
+        wrong = max(0, min(wrong, base.max_rewind - right))
         found = base.read(torch.cat([ids[at : at + right], ids[:wrong]]))[:right]
         torch.testing.assert_close(found, plain[at : at + right], atol=2e-5, rtol=1e-4)
-        base.back(wrong)
+        base.rewind(wrong)
         at += right
     torch.testing.assert_close(base.read(ids[at:]), plain[at:], atol=2e-5, rtol=1e-4)
 
@@ -114,7 +114,7 @@ def test_transformers_go_back(name: str) -> None:
             UserError,
             match=f"{name}ForCausalLM carries a state that cannot go back; leave draft out",
         ):
-            model.base().room  # noqa: B018
+            model.base().max_rewind  # noqa: B018
         return
     check_back(model.base(), 60)
 

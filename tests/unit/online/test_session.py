@@ -38,8 +38,8 @@ def session_of(memory: FlatMemory | None = None) -> Session:
     counts = torch.arange(toy.SOURCE)
     memory = FlatMemory(toy.DIM) if memory is None else memory
     context = Context(base.head, memory, k=5, train_counts=counts, window=9)
-    rules = {name: METHODS[name].rule(toy.LEARNED) for name in STATIC_METHODS}
-    return OnlineSession(TextSource(base, UnknownVocabulary(toy.UNK)), [context], rules)
+    predictors = {name: METHODS[name].predictor(toy.LEARNED) for name in STATIC_METHODS}
+    return OnlineSession(TextSource(base, UnknownVocabulary(toy.UNK)), [context], predictors)
 
 
 def unit_of(session: Session, number: int) -> Unit:
@@ -60,9 +60,9 @@ def kept(session: Session) -> list[Tensor]:
     """Return what a session has learned."""
     context = session.contexts[0]
     stream = context.stream_states[0]
-    shares = stream.shares if stream.learned is None else stream.learned
+    mixture_weights = stream.mixture_weights if stream.learned is None else stream.learned
     assert context.ngrams is not None
-    numbers = [each for share in shares.values() for each in share.as_floats]
+    numbers = [each for share in mixture_weights.values() for each in share.as_floats]
     counted = [torch.from_numpy(each) for each in context.ngrams.state_dict().values()]
     return [
         *(part.keys.clone() for part in context.memory.segments()),
@@ -114,7 +114,7 @@ def test_without_learning_weights_and_ngrams_follow_and_nothing_is_kept() -> Non
     assert not equal(kept(other), before)
     histories = [each.contexts[0].stream_states[0].history.tolist() for each in (session, other)]
     assert histories[0] == histories[1], "both stand behind the same tokens"
-    session.contexts[0].settle()
+    session.contexts[0].restore_learned_weights()
     assert equal(kept(session), before)
 
 

@@ -230,7 +230,7 @@ def alone(lm: hebblm.LanguageModel, method: str, text: str, word: str) -> tuple[
         ids = lm.vocabulary.fresh().encode(word, include=False).ids
         probability = 1.0
         for at in range(len(ids) + 1):
-            with reader.session.base.aside(), torch.no_grad():
+            with reader.session.base.preserve_state(), torch.no_grad():
                 inputs = torch.cat([reader.session.last, reader.session.last.new_tensor(ids[:at])])
                 hidden = reader.session.base.read(inputs)[-1:]
                 log_probs = reader.session.next_log_probs(hidden, reader.session.past_with(inputs))

@@ -122,7 +122,7 @@ WORDS = GrowingVocabulary(
 class Chain:
     """A base whose state is the token read last, of a Markov chain."""
 
-    room = 64
+    max_rewind = 64
 
     def __init__(self) -> None:
         self.read_tokens: list[int] = []
@@ -132,7 +132,7 @@ class Chain:
         self.read_tokens += inputs.tolist()
         return inputs[:, None].float()
 
-    def back(self, count: int) -> None:
+    def rewind(self, count: int) -> None:
         self.taken_back += count
         del self.read_tokens[-count:]
 

@@ -218,6 +218,25 @@ def test_a_reader_over_a_memory_forgets_what_it_read_itself_alone(
     reader.forget("minutes")
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [{"memory.keys": "state"}, {"memory.capacity": 25}, {"memory.dtype": "float16"}],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_a_reader_with_a_memory_of_its_own_kind_forgets_after_it_was_opened_again(
+    words: hebblm.LanguageModel, tmp_path: Path, settings: dict[str, str | int]
+) -> None:
+    reader = words.reader("mixture", settings=settings)
+    reader.read({"minutes": MINUTES, "letter": LETTER})
+    reader.save(tmp_path / "known")
+    again = words.reader(memory=tmp_path / "known")
+    again.forget("minutes")
+    other = words.reader("mixture", settings=settings)
+    other.read({"letter": LETTER})
+    assert [document.name for document in again.documents()] == ["letter"]
+    assert torch.equal(again.read("the list").nll, other.read("the list").nll)
+
+
 def test_what_an_earlier_version_saved_is_a_memory_that_a_reader_begins_with(
     words: hebblm.LanguageModel, tmp_path: Path
 ) -> None:

@@ -198,7 +198,7 @@ def test_a_held_model_is_used_where_it_is_and_one_name_is_no_row_of_letters(
 
 
 def test_the_rms_rule_asks_for_the_training_text(lm: hebblm.LanguageModel) -> None:
-    rms, stream = ({"dynamic.rule": rule} for rule in ("rms", "stream"))
+    rms, stream = ({"dynamic.rule": predictor} for predictor in ("rms", "stream"))
     with pytest.raises(UserError, match=r"it is not known; dynamic\.rule=stream does without it"):
         hebblm.Reader(lm.model, lm.vocabulary.fresh(), "dynamic", settings=rms)
     held = hebblm.LanguageModel("held", lm.model, lm.vocabulary, None)

@@ -16,7 +16,7 @@ import torch
 import hebblm
 from hebblm.errors import UserError
 from hebblm.io.files import read_json, write_json
-from hebblm.reader.base import ReaderBase
+from hebblm.reader.base import BaseAndTrained
 from hebblm.reader.scores import Totals
 
 MODEL = "tiny-pydoc-raw"
@@ -277,7 +277,7 @@ def test_of_a_reading_that_is_broken_off_finished_intervals_stay_and_the_rest_is
         lm.reader(method, update_every=10, settings={"dynamic.rule": "sgd", "dynamic.lr": 8e-4})
         for _ in range(2)
     )
-    plain, calls = ReaderBase.trained_losses, itertools.count()
+    plain, calls = BaseAndTrained.trained_losses, itertools.count()
 
     def stop(*args: Any) -> torch.Tensor:
         if next(calls) == 1:
@@ -285,7 +285,7 @@ def test_of_a_reading_that_is_broken_off_finished_intervals_stay_and_the_rest_is
         return plain(*args)
 
     with monkeypatch.context() as broken:
-        broken.setattr(ReaderBase, "trained_losses", stop)
+        broken.setattr(BaseAndTrained, "trained_losses", stop)
         with pytest.raises(KeyboardInterrupt):
             reader.read(TEXT)
     other.read("The function frobnitz returns a list .\nCall frobnitz")
@@ -436,13 +436,17 @@ def test_a_text_that_is_not_learned_says_how_far_to_trust_the_memory_until_it_en
     reader = lm.reader(method, update_every=1, settings={"best.parts": "base,medium,knn,mbpa"})
     reader.read(TEXT * 2)
     reader.begin()
-    before = {learner: share.as_floats for learner, share in reader.session.context.shares.items()}
+    before = {
+        learner: share.as_floats
+        for learner, share in reader.session.context.mixture_weights.items()
+    }
     ids = torch.tensor(
         reader.vocabulary.encode("a of list the call a list of in the", include=False).ids
     )
     scores = reader.read(ids, learn=False)
     assert before != {
-        learner: share.as_floats for learner, share in reader.session.context.shares.items()
+        learner: share.as_floats
+        for learner, share in reader.session.context.mixture_weights.items()
     }
     reader.save(tmp_path / "known")
     again = lm.reader(memory=tmp_path / "known")
@@ -450,12 +454,14 @@ def test_a_text_that_is_not_learned_says_how_far_to_trust_the_memory_until_it_en
     for one in (reader, again):
         one.begin()
         assert {
-            learner: share.as_floats for learner, share in one.session.context.shares.items()
+            learner: share.as_floats
+            for learner, share in one.session.context.mixture_weights.items()
         } == before
     rows = reader.log_probs([reader.vocabulary.start, *ids[:-1].tolist()], last=len(ids))
     torch.testing.assert_close(
         -rows.gather(1, ids[:, None])[1:, 0], scores.nll[1:], rtol=1e-4, atol=1e-5
     )
     assert {
-        learner: share.as_floats for learner, share in reader.session.context.shares.items()
+        learner: share.as_floats
+        for learner, share in reader.session.context.mixture_weights.items()
     } == before

@@ -4,33 +4,24 @@ else.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 import hebblm
-from hebblm.adapt.former import present_name
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
 from hebblm.io.files import atomic_path, read_json, write_json
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.memory import FlatMemory, save_memory
 
 from .test_reader import MODEL, TEXT
 
-FORMER = json.loads((Path(__file__).parents[2] / "data" / "reader" / "shares.json").read_text())[
-    "readers"
-]
-"""Methods, settings and learned shares of readers that version 0.2.0 saved when they had read
-TEXT.
-"""
 REST = "Then frobnitz calls quux and blarg .\n"
 
 
@@ -67,7 +58,7 @@ def test_a_folder_that_another_process_writes_is_left_to_it(
     reader = lm.reader("cache")
     reader.read(TEXT)
     with (
-        held(tmp_path / "known", "this memory"),
+        file_lock(tmp_path / "known", "this memory"),
         ThreadPoolExecutor(1) as other,
         pytest.raises(UserError, match="is at work on this memory"),
     ):
@@ -149,8 +140,8 @@ def test_labels_that_are_no_words_are_refused(lm: hebblm.LanguageModel, tmp_path
 
 
 def shares_of(folder: Path) -> dict[str, list[float]]:
-    shares: dict[str, list[float]] = read_json(folder / "reader.json")["shares"]
-    return shares
+    mixture_weights: dict[str, list[float]] = read_json(folder / "reader.json")["shares"]
+    return mixture_weights
 
 
 def with_changes(folder: Path, **changes: object) -> None:
@@ -161,51 +152,6 @@ def with_changes(folder: Path, **changes: object) -> None:
         {name: value for name, value in document.items() if value is not None},
         seal=True,
     )
-
-
-@pytest.mark.parametrize(
-    "former",
-    [former for former in FORMER if former["method"] != "best"],
-    ids=lambda former: f"{former['method']} {former['settings']}",
-)
-def test_a_reader_that_an_earlier_version_saved_keeps_its_shares(
-    lm: hebblm.LanguageModel,
-    former: dict[str, Any],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    earlier = {"memory.keys": "state", **former["settings"]}
-    reader = lm.reader(former["method"], settings=earlier, update_every=10)
-    reader.read(TEXT)
-    reader.save(tmp_path / "known")
-    learned, names = (
-        shares_of(tmp_path / "known"),
-        {present_name(name): name for name in former["shares"]},
-    )
-    assert {
-        name: pytest.approx(former["shares"][names[name]], rel=1e-3, abs=1e-4) for name in names
-    } == learned
-    with_changes(
-        tmp_path / "known",
-        shares={names[name]: numbers for name, numbers in learned.items()},
-        settings=None,
-    )
-    again = lm.reader(memory=tmp_path / "known", settings=former["settings"])
-    assert again.update_every == 10
-    assert torch.equal(again.read(REST).nll, reader.read(REST).nll)
-    assert "shares" not in capsys.readouterr().err
-
-
-def test_a_gate_of_an_earlier_version_is_told_and_begins_anew(
-    lm: hebblm.LanguageModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    former = next(former for former in FORMER if former["method"] == "best")
-    reader = lm.reader("best", settings=former["settings"])
-    reader.read(TEXT)
-    reader.save(tmp_path / "known")
-    with_changes(tmp_path / "known", shares=former["shares"])
-    lm.reader(memory=tmp_path / "known").read(REST)
-    assert "holds learned shares that best does not use here: gate of " in capsys.readouterr().err
 
 
 def test_a_model_of_pieces_counts_after_six_of_them_and_keeps_an_order_that_was_saved(
@@ -225,9 +171,12 @@ def test_a_model_of_pieces_counts_after_six_of_them_and_keeps_an_order_that_was_
 def test_names_of_shares_tell_those_of_a_method_apart_and_hold_no_settings() -> None:
     names: dict[str, set[str]] = {}
     for name, method in METHODS.items():
-        shares = [each.learned_as for each in method.rule(MethodSettings()).needs.shares]
-        assert len(set(shares)) == len(shares)
-        names[name] = set(shares)
+        mixture_weights = [
+            each.learned_as
+            for each in method.predictor(MethodSettings()).requirements.mixture_weights
+        ]
+        assert len(set(mixture_weights)) == len(mixture_weights)
+        names[name] = set(mixture_weights)
     assert names["mixture+hebb"] == {
         "shares of mixture/1",
         "weight of mbpa/1",
@@ -239,11 +188,6 @@ def test_names_of_shares_tell_those_of_a_method_apart_and_hold_no_settings() -> 
         == {"gate of base,short,medium,long,knn,mbpa,ngram/3", "weight of mbpa/1"}
     )
     assert names["hebb"] == names["mbpa"] == {"weight of mbpa/1"}
-
-
-@pytest.mark.parametrize("name", ["f(", "Mixed(rules=(Own(),), share='online')"])
-def test_a_name_that_no_version_wrote_stays_as_it_is(name: str) -> None:
-    assert present_name(name) == name
 
 
 def test_shares_that_do_not_fit_are_told_of_and_begin_anew(
@@ -307,7 +251,7 @@ def test_settings_that_are_no_longer_there_are_told_of(
     )
 
 
-def test_a_saved_reader_of_a_method_that_is_gone_opens_with_the_one_to_use_instead(
+def test_a_saved_reader_of_an_unknown_method_opens_with_another(
     lm: hebblm.LanguageModel, tmp_path: Path
 ) -> None:
     reader = lm.reader("hebb")
@@ -318,7 +262,7 @@ def test_a_saved_reader_of_a_method_that_is_gone_opens_with_the_one_to_use_inste
         method="hebb-learned",
         settings={"hebb_learned.eta": 3.0, "hebb.eta": 8.0},
     )
-    with pytest.raises(UserError, match=r"^hebb-learned is gone; use hebb$"):
+    with pytest.raises(UserError, match=r"^unknown method 'hebb-learned'"):
         lm.reader(memory=tmp_path / "known")
     assert torch.equal(
         lm.reader("hebb", memory=tmp_path / "known").read(REST).nll, reader.read(REST).nll

@@ -52,7 +52,7 @@ def one_by_one(reader: Reader, before: str, text: str) -> tuple[int, float, floa
     ids, known = reader.session.ids(before + text), len(reader.session.ids(before.rstrip(" ")))
     adapted = base = 0.0
     for at in range(known, len(ids)):
-        with reader.session.base.aside(), torch.no_grad():
+        with reader.session.base.preserve_state(), torch.no_grad():
             for token in ids[:at]:
                 hidden = reader.session.base.read(token[None])
             batch = reader.session.query(hidden, reader.session.past_with(ids[:at]))

@@ -13,18 +13,18 @@ import torch
 from hebblm.adapt import methods
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
-from hebblm.adapt.methods.best import BestConfig, best_rule
+from hebblm.adapt.methods.best import BestConfig, best_predictor
 from hebblm.adapt.methods.gate import Gated
 from hebblm.adapt.methods.hebb import hebb_rule
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.io.files import read_json
 from hebblm.memory import FlatMemory
 from hebblm.report import Result
-from hebblm.report.tokens import TokenLosses
+from hebblm.report.result.tokens import TokenLosses
 from hebblm.types import OutputHead
 from recipes.hebb import tables
 from recipes.hebb.pairs import parts_of
@@ -48,7 +48,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     methods.load_plugin(PLUGIN)
 
 
-def batch_of(rules: list[Rule]) -> EvalBatch:
+def batch_of(rules: list[Predictor]) -> EvalBatch:
     head = OutputHead(
         randn(0, CLASSES, DIM, dtype=torch.float64), randn(1, CLASSES, dtype=torch.float64)
     )
@@ -60,34 +60,37 @@ def batch_of(rules: list[Rule]) -> EvalBatch:
         window=40,
     )
     toy.observe(context, randn(2, 60, DIM, dtype=torch.float64), torch.arange(60) * 7 % 5)
-    context.learn_shares(rules)
+    context.learn_mixture_weights(rules)
     return EvalBatch(randn(3, 6, DIM, dtype=torch.float64), context)
 
 
 def rule_of(name: str, settings: MethodSettings = SETTINGS) -> Gated:
-    return cast(Gated, methods.METHODS[name].rule(settings))
+    return cast(Gated, methods.METHODS[name].predictor(settings))
 
 
 @pytest.mark.usefixtures("registered")
 def test_with_mbpa_twice_the_mixture_begins_as_best() -> None:
-    best, twice = best_rule(SETTINGS), rule_of("best+mbpa")
+    best, twice = best_predictor(SETTINGS), rule_of("best+mbpa")
     batch = batch_of([best, twice])
     torch.testing.assert_close(twice.log_probs(batch), best.log_probs(batch), rtol=0, atol=1e-12)
 
 
 @pytest.mark.usefixtures("registered")
 def test_hebb_begins_with_half_of_mbpas_share() -> None:
-    best, more = cast(Gated, best_rule(SETTINGS)), rule_of("best+hebb")
+    best, more = cast(Gated, best_predictor(SETTINGS)), rule_of("best+hebb")
     batch, beside = batch_of([best, more]), Mbpa(SETTINGS[MbpaConfig])
-    shares, parts = best.log_shares(batch).exp(), [rule.log_probs(batch) for rule in best.rules]
-    at = max(place for place, rule in enumerate(best.rules) if rule == beside)
+    shares, parts = (
+        best.log_mixture_weights(batch).exp(),
+        [rule.log_probs(batch) for rule in best.predictors],
+    )
+    at = max(place for place, rule in enumerate(best.predictors) if rule == beside)
     hebb = hebb_rule(SETTINGS).log_probs(batch)
     expected = sum(
         shares[:, place, None] * part.exp() for place, part in enumerate(parts) if place != at
     ) + shares[:, at, None] / 2 * (parts[at].exp() + hebb.exp())
     assert not torch.allclose(hebb, parts[at], rtol=0, atol=1e-3)
     torch.testing.assert_close(more.log_probs(batch).exp(), expected, rtol=0, atol=1e-12)
-    assert math.isclose(float(more.log_shares(batch).exp().sum()), len(shares))
+    assert math.isclose(float(more.log_mixture_weights(batch).exp().sum()), len(shares))
 
 
 @pytest.mark.usefixtures("registered")
@@ -98,12 +101,15 @@ def test_a_mixture_without_mbpa_is_refused() -> None:
 
 def test_tuning_tries_the_given_rates_at_the_steps_that_are_set() -> None:
     settings = Hyperparameters().changed(
-        {"mbpa.optimizer": "sgd", "mbpa.pull": 0.0, "mbpa.steps": 5, "base.lr": 1.0}
+        {"mbpa.optimizer": "sgd", "mbpa.l2_to_base": 0.0, "mbpa.steps": 5, "base.lr": 1.0}
     )
     grid = grid_of(HebbTuneConfig(mbpa_lr=[2.0, 4.0], base_lr=[3.0]), settings)
     assert (grid.mbpa_lr, grid.mbpa_steps, grid.base_lr) == ((2.0, 4.0), (5,), (3.0,))
     newton = grid_of(HebbTuneConfig(), Hyperparameters())
-    assert (newton.mbpa_pull, newton.mbpa_weight) == ((MbpaConfig().pull,), (MbpaConfig().weight,))
+    assert (newton.mbpa_l2_to_base, newton.mbpa_weight) == (
+        (MbpaConfig().l2_to_base,),
+        (MbpaConfig().weight,),
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hebblm.report.gains import Bootstrap
-from hebblm.report.tokens import FILE_NAME
+from hebblm.report.result.parts import Bootstrap
+from hebblm.report.result.tokens import FILE_NAME
 from recipes.second_sighting import first_learned, measured, rare_words, sightings_of_rare_words
 
 from ..models.architectures import opened

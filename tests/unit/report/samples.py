@@ -9,17 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from hebblm.report.buckets import (
+from hebblm.report.render.result import Result
+from hebblm.report.result.numbers import perplexity
+from hebblm.report.result.parts import (
     DEFAULT_EDGES,
+    Bootstrap,
+    bootstrap_gains,
     frequency_report,
     occurrence_report,
     occurrences_so_far,
     stream_parts,
 )
-from hebblm.report.gains import Bootstrap, bootstrap_gains
-from hebblm.report.numbers import perplexity
-from hebblm.report.result import MethodResult, Result, ScenarioRecord
-from hebblm.report.tokens import TokenLosses, running_curve
+from hebblm.report.result.schema import MethodResult, ScenarioRecord
+from hebblm.report.result.tokens import TokenLosses, running_curve
 
 # committed, with suggestions and pairs
 ACCURACY = Path(__file__).parents[3] / "recipes" / "accuracy" / "numpy.json"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hebblm.errors import UserError
-from hebblm.report.buckets import (
+from hebblm.report.result.parts import (  # fmt: skip
     DEFAULT_EDGES,
     OCCURRENCES,
     bucket_labels,
@@ -18,7 +18,7 @@ from hebblm.report.buckets import (
     occurrence_report,
     occurrences_so_far,
     recombine,
-)  # fmt: skip
+)
 
 tokens = st.lists(st.tuples(st.floats(0, 60), st.integers(0, 2000)), min_size=1, max_size=400)
 edge_lists = st.lists(st.integers(1, 3000), min_size=1, max_size=6, unique=True).map(sorted)

@@ -5,11 +5,11 @@ import io
 import pytest
 from rich.console import Console
 
-from hebblm.report.document import print_summary
-from hebblm.report.methods import name_of
-from hebblm.report.render import fitting, groups_that_fit, print_table
-from hebblm.report.table import Column, Table
-from hebblm.report.tables import gain_table
+from hebblm.report.render.document import print_summary
+from hebblm.report.render.table import fitting, groups_that_fit, print_table, texts
+from hebblm.report.result.methods import name_of
+from hebblm.report.tables.by_part import gain_table
+from hebblm.report.tables.table import Column, Table
 
 from .samples import sample_result
 
@@ -51,7 +51,7 @@ def test_no_name_and_no_number_is_broken_on_a_narrow_console(width: int) -> None
     lines = printed(table, width)
     assert all(len(line.rstrip()) <= width for line in lines)
     text = "\n".join(lines)
-    for row in table.text():
+    for row in texts(table):
         for cell in row:
             assert cell in text
     stream = io.StringIO()
@@ -61,7 +61,7 @@ def test_no_name_and_no_number_is_broken_on_a_narrow_console(width: int) -> None
 
 
 def test_a_title_is_as_wide_as_the_console_and_not_as_its_table() -> None:
-    table = Table(
+    table = Table.of_cells(
         "t",
         "A title of several words",
         (Column("A"), Column("B")),
@@ -74,7 +74,7 @@ def test_a_title_is_as_wide_as_the_console_and_not_as_its_table() -> None:
 
 def test_sentences_are_broken_between_words() -> None:
     columns = (Column("Claim"), Column("Margin", "signed"), Column("Why", wide=True))
-    table = Table(
+    table = Table.of_cells(
         "t",
         "A title",
         columns,

@@ -6,9 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hebblm.report import gains as gains_module
-from hebblm.report.buckets import OOV_BY_OCCURRENCE, occurrences_so_far, stream_parts
-from hebblm.report.gains import LEAST_BLOCKS, Bootstrap, bootstrap_gains, paired_gains
+from hebblm.report.result import parts as gains_module
+from hebblm.report.result.parts import (
+    LEAST_BLOCKS,
+    OOV_BY_OCCURRENCE,
+    Bootstrap,
+    bootstrap_gains,
+    occurrences_so_far,
+    paired_gains,
+    stream_parts,
+)
 
 from .samples import sample_result
 

@@ -21,17 +21,9 @@ from hebblm.errors import UserError
 from hebblm.evaluation.written_words import spaced
 from hebblm.io.files import sha256
 from hebblm.report import Result, write_report
-from hebblm.report.inspection import (
-    BLOCK,
-    COMPONENTS_FILE,
-    LONGEST,
-    NEIGHBORS_FILE,
-    Inspection,
-    inspect_page,
-    shades,
-)
-from hebblm.report.render import source
-from hebblm.report.tokens import FILES
+from hebblm.report.render.inspection import BLOCK, MAX_PARAGRAPH_TOKENS, inspect_page, shades
+from hebblm.report.render.table import source
+from hebblm.report.result.tokens import COMPONENTS_FILE, FILES, NEIGHBORS_FILE, Inspection
 
 from .samples import ACCURACY, Page, sample_result, sample_tokens
 from .test_tokens import write_parquet
@@ -239,9 +231,9 @@ def test_long_streams_are_cut_and_laid_out_in_blocks(tmp_path: Path) -> None:
     words = run.losses.words.tolist()
     assert starts[0] == 0
     for start, end in pairwise(starts):
-        assert end - start == LONGEST or (end - start >= BLOCK and words[end - 1] == "<eos>"), (
-            "it ends with its line"
-        )
+        assert end - start == MAX_PARAGRAPH_TOKENS or (
+            end - start >= BLOCK and words[end - 1] == "<eos>"
+        ), "it ends with its line"
     assert "first 1,010 of 3,000 tokens" in html
     assert page.data["neighbors"] == {}
     assert page.data["logged"] is False

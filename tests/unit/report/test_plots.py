@@ -13,20 +13,20 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Annotation
 
-from hebblm.report.drawing import End, label_ends, spread
-from hebblm.report.methods import name_of
-from hebblm.report.plots import (
+from hebblm.report.plots.drawing import End, label_ends, render, save, spread
+from hebblm.report.plots.figures import (
+    CAPTIONS,
     comparison_figure,
     figures,
     frequency_figure,
     occurrence_figure,
-    render,
     running_figure,
-    save,
 )
-from hebblm.report.tables import by_loss
+from hebblm.report.render.result import Result
+from hebblm.report.result.methods import name_of
+from hebblm.report.tables.overall import by_loss
 
-from .samples import sample_result
+from .samples import ACCURACY, sample_result
 
 PNG = b"\x89PNG\r\n\x1a\n"
 SMALL = ("lstm", "mixture", "hebb")
@@ -131,15 +131,15 @@ def test_a_method_keeps_its_colour_across_plots() -> None:
 def test_plots_without_data_are_left_out() -> None:
     result = sample_result(200, methods=("hebb",))
     bare = replace(result.methods["hebb"], running=(), frequency=(), oov_occurrences=())
-    assert figures(replace(result, methods={"hebb": bare})) == {}
-    assert list(figures(result)) == ["occurrences", "frequency"], (
+    assert figures(replace(result, methods={"hebb": bare})) == []
+    assert [picture.name for picture in figures(result)] == ["occurrences", "frequency"], (
         "without the base there is no gain"
     )
 
 
 def test_plots_show_six_methods_and_say_how_many_they_leave_out() -> None:
     result = sample_result(3000)
-    made = figures(result, 6)
+    made = {picture.name: picture.figure for picture in figures(result, 6)}
     names = {
         "frequency": [text.get_text() for text in made["frequency"].legends[0].get_texts()],
         "occurrences": [text.get_text() for text in made["occurrences"].legends[0].get_texts()],
@@ -261,7 +261,8 @@ def test_a_method_that_diverged_can_be_drawn_and_does_not_flatten_the_others(los
         ),
         running=tuple((at, loss if at > 100 else nll) for at, nll in item.running),
     )
-    made = figures(replace(result, methods={**result.methods, "hebb": broken}))
+    pictures = figures(replace(result, methods={**result.methods, "hebb": broken}))
+    made = {picture.name: picture.figure for picture in pictures}
     assert all(render(figure, "png").startswith(PNG) for figure in made.values())
     assert made["running"].axes[0].get_ylim()[0] > -2
     level, gain = ([text.get_text() for text in axis.texts] for axis in made["frequency"].axes)
@@ -273,3 +274,12 @@ def test_a_method_that_diverged_can_be_drawn_and_does_not_flatten_the_others(los
         assert "\u2212\u221e" in gain
     else:
         assert "\u2191" in level
+
+
+def test_a_plot_has_the_title_that_its_caption_has() -> None:
+    result = Result.load(ACCURACY)
+    for name, caption, figure in figures(result):
+        titles = [axis.get_title(loc="left") for axis in figure.axes]
+        titles.append(figure.get_suptitle())
+        assert caption == CAPTIONS[name]
+        assert f"{caption}: {result.scenario.label}" in titles

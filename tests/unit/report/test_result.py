@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hebblm.errors import UserError
-from hebblm.report.numbers import display, perplexity
-from hebblm.report.record import decode, encode
-from hebblm.report.result import FrequencyBucket, Result
+from hebblm.report.render.result import Result
+from hebblm.report.result.numbers import display, perplexity
+from hebblm.report.result.parts import FrequencyBucket
+from hebblm.report.result.record import decode, encode
 
 from .samples import sample_result
 

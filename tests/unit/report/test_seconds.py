@@ -8,9 +8,9 @@ import pytest
 
 from hebblm.errors import UserError
 from hebblm.report import Result, write_report
-from hebblm.report.record import read
-from hebblm.report.sections import time_line, time_table
-from hebblm.report.stored import METHOD, RUN, SHARED, Part, Seconds
+from hebblm.report.result.record import read
+from hebblm.report.result.schema import METHOD, RUN, SHARED, Part, Seconds
+from hebblm.report.tables.facts import time_line, time_table
 
 from .samples import sample_result
 
@@ -38,7 +38,7 @@ def test_a_result_keeps_where_its_time_went(tmp_path: Path) -> None:
 
 
 def test_parts_and_rest_make_up_the_run() -> None:
-    rows = time_table(SECONDS).rows
+    rows = time_table(SECONDS).cells()
     assert [row[0] for row in rows] == ["mbpa, shared", "base", "Hebb, own", "rest", "all"]
     assert [row[2] for row in rows] == pytest.approx([50, 20, 9.99, 20.01, 100])
     assert time_line(SECONDS) == "100.0 seconds: mbpa, shared 50 %; base 20 %; Hebb, own 10 %"

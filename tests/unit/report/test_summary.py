@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from hebblm.errors import UserError
-from hebblm.report.gains import Bootstrap, Gain, lead
-from hebblm.report.result import MethodResult, Result
-from hebblm.report.summary import summary_table
-from hebblm.report.tables import by_loss
+from hebblm.report.render.result import Result
+from hebblm.report.render.table import texts
+from hebblm.report.result.parts import Bootstrap, Gain, lead
+from hebblm.report.result.schema import MethodResult
+from hebblm.report.tables.overall import by_loss, summary_table
 
 from .samples import sample_result
 
@@ -157,8 +158,8 @@ def test_the_table_is_sorted_and_has_no_empty_column() -> None:
     assert [column.header for column in table.columns] == [
         "Method", "Perplexity", "Nats", "Gain", "Nats, new words", "Tokens/s",
     ]  # fmt: skip
-    assert [row[0] for row in table.rows][:2] == ["Mixture+Hebb ◄", "Mixture+MbPA"]
-    losses = [row[2] for row in table.rows]
+    assert [row[0] for row in table.cells()][:2] == ["Mixture+Hebb ◄", "Mixture+MbPA"]
+    losses = [row[2] for row in table.cells()]
     assert losses == sorted(item.nll for item in across.methods.values())
     assert table.notes == ("Gain: nats a token below the base, ± half of the 95 % interval.",)
     assert "Nats, new words" not in [column.header for column in summary_table(within).columns]
@@ -167,7 +168,7 @@ def test_the_table_is_sorted_and_has_no_empty_column() -> None:
     assert alone.notes == ()
     few = summary_table(sample_result(300))
     assert few.notes == ("Gain: nats a token below the base.",)
-    assert not any("±" in cell for row in few.text() for cell in row)
+    assert not any("±" in cell for row in texts(few) for cell in row)
 
 
 def test_an_interpreter_and_a_notebook_see_the_verdict_and_the_table_is_aligned_markdown() -> None:

@@ -7,32 +7,36 @@ from dataclasses import replace
 
 import pytest
 
-from hebblm.report.buckets import OCCURRENCES, recombine
-from hebblm.report.gains import Gain
-from hebblm.report.methods import looks, name_of, ordered
-from hebblm.report.render import to_csv, to_html, to_markdown
-from hebblm.report.result import Result
-from hebblm.report.summary import headline_of_runs
-from hebblm.report.table import Column, Table
-from hebblm.report.tables import (
-    by_loss,
-    comparison_table,
+from hebblm.report.render.result import Result
+from hebblm.report.render.table import (
+    best_cells,
+    single_headers,
+    texts,
+    to_csv,
+    to_html,
+    to_markdown,
+)
+from hebblm.report.result.methods import looks, name_of, ordered
+from hebblm.report.result.numbers import Interval, Kind
+from hebblm.report.result.parts import OCCURRENCES, Gain, recombine
+from hebblm.report.tables.by_part import (  # fmt: skip
     frequency_table,
     gain_rows,
     gain_table,
     occurrence_table,
     occurrences_by_run,
     paired_table,
-    side_by_side,
-)  # fmt: skip
-from hebblm.report.text_tables import LONGEST, document_table
+)
+from hebblm.report.tables.overall import by_loss, comparison_table, runs_table
+from hebblm.report.tables.table import Column, Table
+from hebblm.report.tables.texts import MAX_DOCUMENTS, document_table
 
 from .samples import ACCURACY, sample_result
 
 
 def _contest(*values: float | None, **options: object) -> Table:
     column = replace(Column("Nats", "nll", "min"), **options)  # type: ignore[arg-type]
-    return Table(
+    return Table.of_cells(
         "t",
         "T",
         (Column("Method"), column),
@@ -64,7 +68,7 @@ def test_comparison_within_one_domain_has_no_column_of_new_words() -> None:
 
 def test_comparison_holds_the_numbers_of_the_result() -> None:
     result = sample_result(500)
-    rows = {row[0]: row for row in comparison_table(result).rows}
+    rows = {row[0]: row for row in comparison_table(result).cells()}
     hebb = result.methods["hebb"]
     assert rows["Hebb"][1:] == (
         hebb.perplexity, hebb.nll, hebb.oov_nll, hebb.in_vocabulary_nll, hebb.tokens_per_second, 3,
@@ -85,7 +89,7 @@ def test_subword_columns_appear_only_with_values() -> None:
     subword = replace(result.methods["hebb"], bits_per_byte=1.25, words_perplexity=99.0)
     table = comparison_table(replace(result, methods={**result.methods, "hebb": subword}))
     assert [column.header for column in table.columns][-2:] == ["Bits/byte", "Word perplexity"]
-    cells = {row[0]: row[-2:] for row in table.text()}
+    cells = {row[0]: row[-2:] for row in texts(table)}
     assert cells == {"Hebb": ["1.2500", "99.00"], "Base": ["-", "-"]}
 
 
@@ -96,7 +100,7 @@ def test_frequency_table_has_counts_in_its_header_and_all_last() -> None:
     assert headers == ["Training count", "<50", "50-100", "100-500", ">500", "All"]
     counts = [column.subheader for column in table.columns[1:]]
     assert sum(int(count) for count in counts[:-1]) == counts[-1] == 500
-    assert table.rows[0][-1] == result.methods["lstm"].perplexity
+    assert table.cells()[0][-1] == result.methods["lstm"].perplexity
     assert recombine(result.methods["lstm"].frequency) == pytest.approx(
         result.methods["lstm"].nll, abs=1e-12
     )
@@ -110,21 +114,21 @@ def test_a_method_with_other_buckets_is_named_not_mixed_in() -> None:
     result = sample_result(200, methods=("lstm", "hebb"))
     other = replace(result.methods["hebb"], frequency=result.methods["hebb"].frequency[:2])
     table = frequency_table(replace(result, methods={**result.methods, "hebb": other}))
-    assert [row[0] for row in table.rows] == ["Base"]
+    assert [row[0] for row in table.cells()] == ["Base"]
     assert table.notes[0] == "Evaluated with other buckets: Hebb."
 
 
 def test_best_is_shared_by_cells_that_read_the_same() -> None:
-    assert _contest(2.00001, 2.00002, 3.0).best_cells() == {(0, 1), (1, 1)}
-    assert _contest(2.0, None, math.inf).best_cells() == {(0, 1)}
-    assert _contest(1.0, 2.0, best="max").best_cells() == {(1, 1)}
+    assert best_cells(_contest(2.00001, 2.00002, 3.0)) == {(0, 1), (1, 1)}
+    assert best_cells(_contest(2.0, None, math.inf)) == {(0, 1)}
+    assert best_cells(_contest(1.0, 2.0, best="max")) == {(1, 1)}
     for none in (
         _contest(2.0, None),
         _contest(2.0, 2.0),
         _contest(None, None),
         _contest(1.0, 2.0, best=None),
     ):
-        assert none.best_cells() == frozenset()
+        assert best_cells(none) == frozenset()
 
 
 def test_the_best_is_sought_in_each_block_and_blocks_are_set_apart() -> None:
@@ -136,14 +140,14 @@ def test_the_best_is_sought_in_each_block_and_blocks_are_set_apart() -> None:
         ("a", 4.0),
         ("b", 3.0),
     )
-    table = Table(
+    table = Table.of_cells(
         "blocks",
         "Blocks",
         (Column("x"), Column("y", "nll", "min", decimals=1)),
         rows,
         headings=(0, 3),
     )
-    assert table.best_cells() == {(1, 1), (5, 1)}
+    assert best_cells(table) == {(1, 1), (5, 1)}
     assert to_markdown(table).splitlines()[4:] == [
         "| *one, tokens* | 1,000 |", "| a | **1.0** |", "| b | 2.0 |",
         "| *two, tokens* | 2,000 |", "| a | 4.0 |", "| b | **3.0** |",
@@ -157,11 +161,46 @@ def test_the_best_is_sought_in_each_block_and_blocks_are_set_apart() -> None:
 
 def test_a_ragged_table_is_a_defect() -> None:
     with pytest.raises(ValueError, match="2 cells for 1 columns"):
-        Table("t", "T", (Column("a"),), (("x", "y"),))
+        Table.of_cells("t", "T", (Column("a"),), (("x", "y"),))
+
+
+def test_a_row_has_values_of_known_columns_each_of_its_own_name() -> None:
+    table = Table("t", "T", [Column("a"), Column("b", "nll")], [{"b": 1.0}, {"a": "x", "b": 2.0}])
+    assert table.cells() == [(None, 1.0), ("x", 2.0)]
+    assert table.column("a") == [None, "x"]
+    with pytest.raises(ValueError, match=r"no column: \['c'\]"):
+        Table("t", "T", [Column("a")], [{"c": 1.0}])
+    with pytest.raises(ValueError, match="several columns are called 'a'"):
+        Table("t", "T", [Column("a"), Column("a")], [])
+    cells = Table.of_cells("t", "T", [Column("a"), Column("a")], [("x", "y")])
+    assert cells.rows == ({"a": "x", "a 1": "y"},)
+    assert single_headers(cells) == ["a", "a"]
+
+
+def test_columns_without_a_value_are_left_out() -> None:
+    table = Table("t", "T", [Column("a"), Column("b")], [{"a": "x", "b": None}]).without_empty()
+    assert (table.cells(), [column.header for column in table.columns]) == ([("x",)], ["a"])
+
+
+@pytest.mark.parametrize(
+    ("interval", "kind", "text"),
+    [
+        (Interval(0.25, 0.2, 0.3), "tested", "+0.250 ±.050*"),
+        (Interval(0.25, 0.2, 0.3), "interval", "+0.250 ±.050"),
+        (Interval(0.25, -0.1, 0.6), "tested", "+0.250 ±.350"),
+        (Interval(-2.5, -4.0, -1.0), "tested", "-2.500 ±1.500*"),
+        (Interval(0.25, None, None), "tested", "+0.250"),
+        (Interval(None, None, None), "tested", "-"),
+    ],
+)
+def test_an_interval_reads_as_half_of_its_width(interval: Interval, kind: Kind, text: str) -> None:
+    table = Table("t", "T", [Column("Gain", kind, decimals=3)], [{"Gain": interval}])
+    assert texts(table) == [[text]]
+    assert to_csv(table) == f"Gain\n{text}\n"
 
 
 def test_markdown_is_bold_for_the_best_and_escaped() -> None:
-    table = Table(
+    table = Table.of_cells(
         "t",
         "A|B",
         (Column("Word"), Column("Nats", "nll", "min")),
@@ -192,19 +231,19 @@ def test_csv_reads_back_exactly() -> None:
 
 
 def test_side_by_side_fills_gaps_with_dashes() -> None:
-    table = side_by_side(
+    table = runs_table(
         {
             "across": sample_result(200, methods=("lstm", "hebb")),
             "within": sample_result(200, source="ptb", target="ptb", methods=("lstm", "mbpa")),
         }
     )
-    assert table.single_headers() == [
+    assert single_headers(table) == [
         "Method",
         "Nats (across)",
         "Nats, new words (across)",
         "Perplexity (within)",
     ]
-    text = {row[0]: row[1:] for row in table.text()}
+    text = {row[0]: row[1:] for row in texts(table)}
     assert list(text) == ["Base", "MbPA", "Hebb"]
     assert text["MbPA"][:2] == ["-", "-"]
     assert text["Hebb"][2] == "-"
@@ -218,33 +257,31 @@ def test_runs_of_one_text_compare_by_bits_whatever_their_tokens_are() -> None:
         return replace(result, scenario=scenario, methods=items)
 
     one, two = of("wt2", 200, 1.5, whole_split=True), of("pydoc", 170, 1.25, whole_split=True)
-    table = side_by_side({"one": one, "two": two}, bits=True)
-    assert table.single_headers()[-1] == "Bits/byte (two)"
+    table = runs_table({"one": one, "two": two}, bits=True)
+    assert single_headers(table)[-1] == "Bits/byte (two)"
     assert table.notes == (
         "The models differ, and so may their tokens: between runs compare bits a byte.",
     )
-    assert headline_of_runs({"one": one, "two": two}) == "Fewest bits a byte: Base in two, 1.250"
     assert "Bits/byte" not in [
-        column.header for column in side_by_side({"one": one, "two": two}).columns
+        column.header for column in runs_table({"one": one, "two": two}).columns
     ]
     part = of("pydoc", 170, 1.25, whole_split=False)
-    assert "different texts or lengths" in side_by_side({"one": one, "part": part}).notes[0]
-    assert headline_of_runs({"one": one, "part": part}) == "2 runs side by side"
+    assert "different texts or lengths" in runs_table({"one": one, "part": part}).notes[0]
 
 
 def test_gains_over_each_other_have_signs_and_the_better_method_stands_first() -> None:
     result = Result.load(ACCURACY)
     table = paired_table(result)
     assert table is not None
-    assert [row[0] for row in table.rows][:2] == [
+    assert [row[0] for row in table.cells()][:2] == [
         "Best (ours), over MbPA",
         "Best (ours), over kNN-LM",
     ]
-    assert len(table.rows) == 6
+    assert len(table.cells()) == 6
     assert [column.header for column in table.columns][1:4] == ["All", "New words", "<50"]
     assert table.columns[1].subheader == 3000
-    assert table.rows[0][1] == "+0.257 ±.067*"
-    assert table.rows[-1][0] == "kNN-LM, over Cache"
+    assert texts(table)[0][1] == "+0.257 ±.067*"
+    assert table.cells()[-1][0] == "kNN-LM, over Cache"
     assert paired_table(sample_result(100)) is None
 
 
@@ -259,13 +296,13 @@ def test_documents_are_the_worst_first_under_the_best_methods() -> None:
             "bytes": 2 * i,
             "bits_per_byte": dict.fromkeys(names, 1.0 / i),
         }
-        for i in range(LONGEST + 2, 0, -1)
+        for i in range(MAX_DOCUMENTS + 2, 0, -1)
     ]
     assert document_table(result) is None
     listed = replace(result, extra={"documents": documents})
     table = document_table(listed)
     assert table is not None
-    assert [row[0] for row in table.rows] == [f"{i}.txt" for i in range(1, LONGEST + 1)]
+    assert [row[0] for row in table.cells()] == [f"{i}.txt" for i in range(1, MAX_DOCUMENTS + 1)]
     shown = by_loss(result)[:2]
     shown = list(dict.fromkeys([*shown, "lstm"]))
     assert [column.header for column in table.columns] == [
@@ -273,11 +310,11 @@ def test_documents_are_the_worst_first_under_the_best_methods() -> None:
         "Tokens",
         *map(name_of, shown * 2),
     ]
-    assert table.rows[1][1:] == (2, *[math.exp(0.5)] * len(shown), *[0.5] * len(shown))
+    assert table.cells()[1][1:] == (2, *[math.exp(0.5)] * len(shown), *[0.5] * len(shown))
     assert table.notes == ("All documents stand in result.json; by_document=True lists them.",)
     whole = document_table(listed, None)
     assert whole is not None
-    assert len(whole.rows) == LONGEST + 2
+    assert len(whole.cells()) == MAX_DOCUMENTS + 2
     assert not whole.notes
 
 
@@ -289,7 +326,7 @@ def test_occurrences_stand_in_order_with_their_tokens_and_all_last() -> None:
     counts = [int(column.subheader) for column in table.columns[1:]]
     assert sum(counts[:-1]) == counts[-1] == result.scenario.oov_tokens
     hebb = result.methods["hebb"]
-    row = next(row for row in table.rows if row[0] == "Hebb")
+    row = next(row for row in table.cells() if row[0] == "Hebb")
     assert row[1:] == (*(bucket.nll for bucket in hebb.oov_occurrences), hebb.oov_nll)
     assert len(table.notes) == 1, "the buckets give back the whole"
     assert occurrence_table(sample_result(200, source="ptb", target="ptb")) is None
@@ -302,16 +339,16 @@ def test_runs_stand_in_blocks_with_their_policies_and_tokens() -> None:
     table = occurrences_by_run({"a": lower, "ptb": within, "b": opened})
     assert table is not None
     assert table.headings == (0, 3)
-    assert [row[0] for row in table.rows] == [
+    assert [row[0] for row in table.cells()] == [
         "a (lower, union), tokens", "Base", "Hebb", "b (lower, open), tokens", "Base", "Hebb",
     ]  # fmt: skip
     single = occurrence_table(lower)
     assert single is not None
-    assert table.rows[1:3] == table.rows[4:] == single.rows
+    assert table.cells()[1:3] == table.cells()[4:] == single.cells()
     assert [column.header for column in table.columns[1:]] == [
         column.header for column in single.columns[1:]
     ]
-    assert table.text()[0][1:] == [f"{column.subheader:,}" for column in single.columns[1:]]
+    assert texts(table)[0][1:] == [f"{column.subheader:,}" for column in single.columns[1:]]
     assert occurrences_by_run({"a": lower, "ptb": within}) is None
 
 
@@ -322,7 +359,7 @@ def test_an_infinite_loss_is_shown() -> None:
     broken = replace(item, oov_nll=math.inf, oov_occurrences=(first, *item.oov_occurrences[1:]))
     table = occurrence_table(replace(result, methods={**result.methods, "hebb": broken}))
     assert table is not None
-    assert table.text()[1][1] == table.text()[1][-1] == "inf"
+    assert texts(table)[1][1] == texts(table)[1][-1] == "inf"
 
 
 def test_gains_carry_their_interval_and_a_mark_where_it_leaves_out_zero() -> None:
@@ -349,7 +386,7 @@ def test_gains_carry_their_interval_and_a_mark_where_it_leaves_out_zero() -> Non
         ">50",
     ]
     assert [column.subheader for column in table.columns[1:]] == [300, 5, 20, 280]
-    assert table.text() == [
+    assert texts(table) == [
         ["MbPA", "+0.123 ±.025*", "-2.000 ±1.500*", "+0.050 ±.040", "+0.200"],
         ["Hebb", "-", "-", "-", "-"],
     ]

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hebblm.errors import UserError
-from hebblm.report.buckets import parse_edges
-from hebblm.report.tokens import TokenLosses, check_same_run, running_curve, with_edges, word_table
+from hebblm.report.result.parts import parse_edges
+from hebblm.report.result.tokens import TokenLosses, check_same_run, running_curve, with_edges
+from hebblm.report.tables.texts import word_table
 
 from .samples import sample_result, sample_tokens
 
@@ -143,7 +144,7 @@ def test_word_gains_are_sums_over_occurrences() -> None:
     }
     table = word_table(replace(result, methods=best), tokens)
     assert table is not None
-    assert table.rows == (("a", 2, 5, "yes", 3.0, 1.5), ("b", 1, 6, "no", -1.0, -1.0))
+    assert table.cells() == [("a", 2, 5, "yes", 3.0, 1.5), ("b", 1, 6, "no", -1.0, -1.0)]
     for alone in (("lstm",), ("hebb", "mbpa")):
         assert word_table(sample_result(50, methods=alone), sample_tokens(50)) is None
 
@@ -155,4 +156,4 @@ def test_infinite_losses_do_not_spoil_word_gains() -> None:
     infinite = replace(result.methods["hebb"], nll=np.inf, perplexity=np.inf)
     table = word_table(replace(result, methods={**result.methods, "hebb": infinite}), tokens)
     assert table is not None
-    assert all(np.isfinite(row[4]) for row in table.rows if isinstance(row[4], float))
+    assert all(np.isfinite(row[4]) for row in table.cells() if isinstance(row[4], float))

@@ -10,7 +10,7 @@ import torch
 from hebblm.adapt import functional
 from hebblm.adapt.solvers import newton
 from hebblm.runtime import blocks
-from hebblm.runtime.blocks import side_by_side
+from hebblm.runtime.blocks import in_parallel
 from tests.parity.problems import language_like
 
 CPU = torch.device("cpu")
@@ -25,11 +25,11 @@ def test_parts_are_worked_on_at_once_each_by_a_thread_of_one() -> None:
     def work(part: int) -> None:
         both.wait()
         inner: list[int] = []
-        side_by_side(inner.append, [0, 1], CPU)  # a part may have parts of its own
+        in_parallel(inner.append, [0, 1], CPU)  # a part may have parts of its own
         assert inner == [0, 1]
         found.append((part, torch.get_num_threads(), torch.is_grad_enabled()))
 
-    side_by_side(work, [1, 2], CPU)
+    in_parallel(work, [1, 2], CPU)
     assert sorted(found) == [(1, 1, False), (2, 1, False)]
     assert torch.get_num_threads() == 2
 
@@ -40,7 +40,7 @@ def test_an_error_of_a_part_is_told() -> None:
             raise ValueError("part 2")
 
     with pytest.raises(ValueError, match="part 2"):
-        side_by_side(work, [1, 2, 3], CPU)
+        in_parallel(work, [1, 2, 3], CPU)
 
 
 @pytest.mark.parametrize("method", ["fast", "exact"])
@@ -55,7 +55,7 @@ def test_the_number_of_threads_changes_no_number(
         "optimizer": "newton",
         "lr": 1.0,
         "steps": 3,
-        "pull": 0.005,
+        "l2_to_base": 0.005,
         "eps": 3e-3,
         "scale": "relative",
     }
@@ -64,4 +64,4 @@ def test_the_number_of_threads_changes_no_number(
     alone = functional.mbpa_delta(hidden, neighbors, head, base, solver=method, **options)
     tolerance = 0.0 if method == "fast" else 1e-9  # no bit of the fast form
     torch.testing.assert_close(found.delta, alone.delta, rtol=tolerance, atol=tolerance)
-    assert torch.equal(found.rose, alone.rose)
+    assert torch.equal(found.loss_increased, alone.loss_increased)

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from hebblm.runtime import progress
-from hebblm.runtime.progress import QUIET, bar, duration, passing_bar, say, silence, track
+from hebblm.runtime.progress import QUIET, bar, duration, log, passing_bar, silence, track
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,10 @@ def test_a_line_is_broken_between_words_where_the_columns_are_known_and_stays_wh
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = f"  train: {'many words ' * 12}in /a/{'long/' * 20}path and more"
-    say(line)
+    log(line)
     assert capsys.readouterr().err == f"{line}\n"
     monkeypatch.setenv("COLUMNS", "80")
-    say(line)
+    log(line)
     told = capsys.readouterr().err
     assert told.split() == line.split()
     assert [len(part) > 80 for part in told.splitlines()] == [False, False, True, False]
@@ -34,8 +34,8 @@ def test_who_asks_for_quiet_is_told_warnings_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HEBBLM_QUIET", "1")
-    say("a model is loaded")
-    say("warning: it fits badly")
+    log("a model is loaded")
+    log("warning: it fits badly")
     assert list(track([1, 2], "count", 2)) == [1, 2]
     assert capsys.readouterr().err == "warning: it fits badly\n"
 

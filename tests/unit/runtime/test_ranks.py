@@ -73,7 +73,7 @@ def test_a_memory_in_one_piece_is_that_piece() -> None:
     pieces.mark_base()
     for memory in (plain, pieces):
         memory.add(keys[10:], labels[10:])
-        memory.note([labels[10:]])
+        memory.observe_ranks([labels[10:]])
     queries = torch.randn(7, 4)
     one, other = (memory.search(queries, 40) for memory in (plain, pieces))
     for name in ("keys", "values", "distances", "mask"):

@@ -49,7 +49,7 @@ def test_around_values_their_neighbours_alone_are_tried_at_the_losses_of_the_who
     whole = tune(scenario, start, grid)
     found = {
         "mbpa.lr": 6.0, "mbpa.steps": 10, "mbpa_absolute.lr": 1.0, "mixture_gated.theta": 0.6,
-        "hebb.closeness": "max", "hebb.beta": 0.5, "dynamic.lr": 0.1,
+        "hebb.kernel_weight": "max", "hebb.beta": 0.5, "dynamic.lr": 0.1,
     }  # fmt: skip
     narrow = tune(scenario, start, grid, around=found)
     tried = {method: len(best.tried) for method, best in narrow.best.items()}
@@ -76,7 +76,7 @@ def test_a_base_that_learns_is_tried_around_values_and_on_toward_the_best_of_the
     whole = tuned({})
     assert len(whole.tried) == 15
     assert whole.values["dynamic.lr"] >= 0.1, "else the climb is none"
-    climbed = tuned({"dynamic.lr": 0.0011, "dynamic.decay": 0.0, "mbpa.pull": 1.0})
+    climbed = tuned({"dynamic.lr": 0.0011, "dynamic.decay": 0.0, "mbpa.l2_to_base": 1.0})
     assert (climbed.values, climbed.loss) == (whole.values, whole.loss)
     assert all(point in whole.tried for point in climbed.tried)
     assert len({tuple(point.items()) for point in climbed.tried}) == len(climbed.tried) < 15

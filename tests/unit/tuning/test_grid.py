@@ -12,7 +12,7 @@ import torch
 
 from hebblm.adapt import functional as F
 from hebblm.adapt.batch import EvalBatch
-from hebblm.adapt.functional.shares import mixed as interpolated
+from hebblm.adapt.functional.mixture_weights import mixed as interpolated
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.hebb import HebbConfig
@@ -52,9 +52,9 @@ def test_every_point_is_the_loss_of_hebb(masked: bool, entries: int, lr: float, 
     hidden[0] = keys[0]
     batch = EvalBatch(hidden, context)
     classes = context.new_classes if masked else None
-    mbpa = MbpaConfig("sgd", lr=lr, steps=steps, solver="exact", pull=0.0, weight=1.0)
+    mbpa = MbpaConfig("sgd", lr=lr, steps=steps, solver="exact", l2_to_base=0.0, weight=1.0)
     config = HebbConfig(classes="new" if masked else "all")
-    grid = HebbGrid.of(mbpa, config, Grid(closeness=("raw",), beta=BETAS, eta=ETAS))
+    grid = HebbGrid.of(mbpa, config, Grid(kernel_weight=("raw",), beta=BETAS, eta=ETAS))
     found = grid.losses(batch, targets)
     assert found.shape == (len(grid.points), 8) == (9, 8)
     for row, point in zip(found, grid.points, strict=True):
@@ -110,7 +110,7 @@ def test_the_best_point_is_the_lowest_finite_mean() -> None:
 def test_losses_at_one_point_are_those_of_the_grid_there_whoever_went_on_with_it() -> None:
     stream = toy.stream_of(toy.tokens(3, 80))
     mbpa, hebb = toy.exact(toy.SETTINGS)[MbpaConfig], toy.SETTINGS[HebbConfig]
-    grid = Grid(closeness=("sum", "max"), beta=BETAS, eta=ETAS)
+    grid = Grid(kernel_weight=("sum", "max"), beta=BETAS, eta=ETAS)
     whole = HebbGrid.of(mbpa, hebb, grid)
     wanted = 13
     point = {name.removeprefix("hebb."): value for name, value in whole.points[wanted].items()}
@@ -133,7 +133,8 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
         base_lr=(0.01, 0.3), theta=(0.2, 1.0, "online"), temperature=(0.5, "online"), gamma=(0.1,
         "online"),
         mbpa_lr=(0.05, 0.5),
-        mbpa_steps=(2,), beta=(0.0, 0.9), eta=(0.05,), closeness=("raw", "max"), dynamic_lr=(0.01,
+        mbpa_steps=(2,), beta=(0.0, 0.9), eta=(0.05,), kernel_weight=("raw", "max"),
+        dynamic_lr=(0.01,
         0.2),
         weight=(0.2, "online"), dynamic_decay=(0.0, 0.1),
     )  # fmt: skip
@@ -152,11 +153,11 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
     def loss(method: str, values: dict[str, float | str]) -> float:
         point = settings.changed(values)
         base = scenario.base(point)
-        window = METHODS[method].rule(point.methods).needs.window
+        window = METHODS[method].predictor(point.methods).requirements.window
         context = scenario.context(base, scenario.empty_memory(point), window)
-        rules = {method: METHODS[method].rule(point.methods)}
+        predictors = {method: METHODS[method].predictor(point.methods)}
         nll = evaluate(
-            base, [context], rules, scenario.stream, scenario.vocabulary, Schedule(20)
+            base, [context], predictors, scenario.stream, scenario.vocabulary, Schedule(20)
         ).nll[method]
         return float(nll.astype(float).mean())
 
@@ -197,7 +198,7 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
         "mbpa-absolute": {"mbpa_absolute.lr": grid.absolute_lr, "mbpa_absolute.steps": (5,)},
         "hebb": {
             "hebb.scale": (scale,),
-            "hebb.closeness": grid.closeness,
+            "hebb.kernel_weight": grid.kernel_weight,
             "hebb.beta": grid.beta,
             "hebb.eta": grid.eta,
         },
@@ -213,20 +214,20 @@ def test_a_further_reading_solves_for_nothing_that_an_earlier_one_learned() -> N
     scenario = scenario_of("intra-domain", 40)
     replay = Replay.of(scenario, Hyperparameters(memory=MemoryConfig("exact")))
     settings = Hyperparameters().methods
-    learned = {name: METHODS[name].rule(settings) for name in ("mbpa", "cache")}
+    learned = {name: METHODS[name].predictor(settings) for name in ("mbpa", "cache")}
     first = replay.score(learned, "first")
     assert len(replay.context.learners) == 2
     alone = replay.score({"cache": learned["cache"]}, "again")
-    assert replay.context.learners == learned["cache"].needs.shares
+    assert replay.context.learners == learned["cache"].requirements.mixture_weights
     np.testing.assert_array_equal(alone["cache"], first["cache"])
     observer = HebbLosses(settings[MbpaConfig], settings[HebbConfig])
     replay.score({}, "watched", [observer], [learned["mbpa"]])
     assert len(observer.losses()) == 40
-    assert replay.context.learners == learned["mbpa"].needs.shares
+    assert replay.context.learners == learned["mbpa"].requirements.mixture_weights
 
 
 def test_a_best_number_at_an_end_of_what_was_tried_is_told() -> None:
-    search = Search(Hyperparameters(), Grid(), {"mixture"}, {"mbpa.pull": 0.01})
+    search = Search(Hyperparameters(), Grid(), {"mixture"}, {"mbpa.l2_to_base": 0.01})
     theta, gamma = (0.2, 1.0, "online"), (0.1, 0.5)
     tried = [
         {"mixture.theta": t, "mixture.gamma": g, "mixture.scale": "relative"}
@@ -237,7 +238,9 @@ def test_a_best_number_at_an_end_of_what_was_tried_is_told() -> None:
     assert search.at_end == ["mixture.gamma", "mixture.theta"]
     search.take("mixture", [(point, np.array([abs(at - 5.0)])) for at, point in enumerate(tried)])
     assert search.at_end == ["mixture.gamma"], "words have no ends"
-    search.take("mbpa", [({"mbpa.pull": pull}, np.array([1.0])) for pull in (0.01, 0.02)])
+    search.take(
+        "mbpa", [({"mbpa.l2_to_base": l2_to_base}, np.array([1.0])) for l2_to_base in (0.01, 0.02)]
+    )
     assert search.at_end == ["mixture.gamma"], "fixed values have no ends"
 
 

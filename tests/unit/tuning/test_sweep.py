@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.scenario import Scenario, ScenarioConfig
 from hebblm.evaluation.vocabulary import UnionVocabulary
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.memory import AnyMemory, FaissMemory, FlatMemory, HybridMemory, RingMemory
 from hebblm.models.awd import AwdBase, AwdModel
 from hebblm.online import layout as layouts
@@ -63,11 +63,13 @@ def losses(
 ) -> dict[str, np.ndarray]:
     base = base or toy.base_of(toy.tiny_model())
     context = toy.context_of(base, memory, STREAM)
-    rules: dict[str, Rule] = {name: METHODS[name].rule(toy.SETTINGS) for name in STATIC_METHODS}
+    predictors: dict[str, Predictor] = {
+        name: METHODS[name].predictor(toy.SETTINGS) for name in STATIC_METHODS
+    }
     return evaluate(
         base,
         [context],
-        rules,
+        predictors,
         STREAM,
         UnionVocabulary(),
         Schedule(every, write=write, read_ahead=True, precomputed=found),
@@ -183,7 +185,7 @@ def test_a_sweep_that_another_process_fills_makes_no_room(monkeypatch: pytest.Mo
     # as a file that is gone between its name and its size
     (plans[0].folder() / "part").symlink_to("renamed")
     monkeypatch.setattr(sweep, "LIMIT_BYTES", int(2.5 * size))
-    with held(plans[0].folder(), "states and neighbours"):
+    with file_lock(plans[0].folder(), "states and neighbours"):
         prepare_sweep(base, memory, STREAM, plans[2], forget)
     assert [plan.folder().exists() for plan in plans] == [True, False, True]
 

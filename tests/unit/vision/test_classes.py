@@ -89,7 +89,12 @@ def test_a_tuning_goes_on_behind_what_it_has_tried(
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_rate_that_diverges_is_tried_like_any_other(name: str, tmp_path: Path) -> None:
-    settings = TINY_CLASSES.changed({"online.lr": "1e30,1e-3", "increment.lr": "1e30,1e-3"})
+    rates = (1e30, 1e-3)  # beyond what the command takes, so that the loss is infinite
+    settings = replace(
+        TINY_CLASSES,
+        online=replace(TINY_CLASSES.online, lr=rates),
+        increment=replace(TINY_CLASSES.increment, lr=rates),
+    )
     outcome = RUNS[name](setup(tmp_path, settings))
     first, second = next(iter(outcome.tuning.values()))["parametric"]
     assert (first["lr"], first[END], first["loss"]) == (1e30, 0.0, math.inf)
@@ -116,12 +121,12 @@ def test_what_another_process_has_tuned_meanwhile_is_taken(
     path.unlink()
 
     @contextmanager
-    def held(place: Path, what: str) -> Iterator[bool]:
+    def file_lock(place: Path, what: str) -> Iterator[bool]:
         asked.append(place)
         place.write_bytes(content)
         yield True
 
-    monkeypatch.setattr(tuning, "held", held)
+    monkeypatch.setattr(tuning, "file_lock", file_lock)
     monkeypatch.setattr(tuning, "_tune", lambda *_, **__: pytest.fail("it is tuned a second time"))
     assert same(first, run_online(own))
     assert asked == [path]
@@ -271,10 +276,10 @@ def test_chooses_the_best_point(name: str, tmp_path: Path) -> None:
 def test_by_newton_steps_no_query_is_run_again_and_the_pull_is_what_is_tuned(
     tmp_path: Path,
 ) -> None:
-    newton = TINY_CLASSES.changed({"adaptation.mbpa_pull": "1e-3,1e9"})
+    newton = TINY_CLASSES.changed({"adaptation.mbpa_l2_to_base": "1e-3,1e9"})
     document = run_experiment("online", "smoke", setup(tmp_path, newton), {"command": "c"})
     tried = document["tuning"]["3"]
-    assert [point["pull"] for point in tried["mbpa"]] == [1e-3, 1e9]
+    assert [point["l2_to_base"] for point in tried["mbpa"]] == [1e-3, 1e9]
     alone = next(
         point
         for point in tried["parametric"]
@@ -282,8 +287,8 @@ def test_by_newton_steps_no_query_is_run_again_and_the_pull_is_what_is_tuned(
     )
     for name in ("old", "new"):
         assert tried["mbpa"][1][name] == alone[name], "held so fast that nothing is adapted"
-    assert tried["mbpa"][0] != {**tried["mbpa"][1], "pull": 1e-3}
-    assert set(values_of("hebb", document)) == {"pull", "beta", "eta"}
+    assert tried["mbpa"][0] != {**tried["mbpa"][1], "l2_to_base": 1e-3}
+    assert set(values_of("hebb", document)) == {"l2_to_base", "beta", "eta"}
     for method in ("mbpa", "hebb"):
         assert [
             seed["stabilized"] for seed in document["methods"][method]["conditions"]["3"]["seeds"]
@@ -379,7 +384,7 @@ def test_sensitivity_holds_hebb_at_the_same_point(tmp_path: Path) -> None:
     file = load_file(tmp_path / "out" / document["seeds"][0]["file"])
     assert torch.equal(file["predictions.hebb beta=0.8 eta=0.2"], plain)
     point = document["methods"]["hebb beta=0.8 eta=0.2"]["conditions"]["3"]
-    assert point["hyperparameters"] == {"pull": 1e-3, "beta": 0.8, "eta": 0.2}
+    assert point["hyperparameters"] == {"l2_to_base": 1e-3, "beta": 0.8, "eta": 0.2}
 
 
 def test_ablation_and_numbers_of_old_classes(tmp_path: Path) -> None:

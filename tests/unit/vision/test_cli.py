@@ -15,6 +15,7 @@ from hebblm.vision.data import load_digits
 from hebblm.vision.permuted import draw
 from hebblm.vision.result import digest
 from hebblm.vision.settings import PERMUTED_SCALES as SCALES
+from hebblm.vision.tables import tables
 
 from .samples import mnist_files, tiny_cifar
 
@@ -45,7 +46,9 @@ def test_smoke_from_command_to_files(tmp_path: Path, capsys: Capture) -> None:
     assert "Hebb-50" in capsys.readouterr().out
     folder = tmp_path / "first"
     assert sorted(path.name for path in folder.iterdir()) == [
+        "permuted-mnist.csv",
         "permuted-mnist.png",
+        "report.html",
         "report.md",
         "result.json",
         "seed-1.safetensors",
@@ -78,7 +81,7 @@ def test_smoke_from_command_to_files(tmp_path: Path, capsys: Capture) -> None:
     report = (folder / "report.md").read_text()
     assert "| MbPA-25 |" in report
     assert "| Order | paper |" in report
-    assert " ahead of " in report.splitlines()[0]
+    assert " ahead of " in report.splitlines()[2]
 
     absolute = ["--seeds", "1", "--hyperparameters", "paper", "--output-path", "absolute"]
     assert (
@@ -121,9 +124,10 @@ def test_experiments_on_classes_from_command_to_files(
     assert "results in out" in shown
     figure = [] if experiment == "timing" else [f"{experiment}.png"]
     tensors = [f"{name}.safetensors" for name in CLASS_FILES[experiment]]
-    files = sorted([*figure, *tensors, "report.md", "result.json"])
-    assert sorted(path.name for path in Path("out").iterdir()) == files
     document = json.loads(Path("out/result.json").read_text())
+    data = [f"{table.name}.csv" for table in tables(document)]
+    files = sorted([*figure, *tensors, *data, "report.html", "report.md", "result.json"])
+    assert sorted(path.name for path in Path("out").iterdir()) == files
     assert document["schema"] == "hebblm-vision/1"
     assert document["experiment"] == experiment
     assert document["provenance"]["seeds"] == [1, 2]
@@ -180,8 +184,8 @@ def test_the_papers_values_are_those_of_the_network_that_is_named(
         ),
         (["adaptation.mbpa_lambda=0.1"], "or set adaptation.mbpa_optimizer=rmsprop"),
         (
-            ["adaptation.mbpa_optimizer=rmsprop", "adaptation.mbpa_pull=0.1"],
-            "adaptation.mbpa_pull belongs to newton",
+            ["adaptation.mbpa_optimizer=rmsprop", "adaptation.mbpa_l2_to_base=0.1"],
+            "adaptation.mbpa_l2_to_base belongs to newton",
         ),
     ],
 )
@@ -245,8 +249,12 @@ def damaged_cifar() -> None:
             "cannot write /proc/here",
         ),
         (["permuted-mnist", "--backbone", "resnet50"], None, "takes no --backbone, not 'resnet50'"),
-        (["online", "--backbone", "vgg"], None, "unknown backbone 'vgg'; choose from resnet50"),
-        (["online", "--scale", "smoke", "--hyperparameters", "paper"], None, "backbone 'cnn2-w16'"),
+        (["online", "--backbone", "vgg"], None, "backbone = vgg must be one of resnet50, "),
+        (
+            ["online", "--scale", "smoke", "--hyperparameters", "paper"],
+            None,
+            "backbone 'cnn2-w16'; use --hyperparameters tuned",
+        ),
         (
             ["online", "--scale", "smoke", "--set", "epochs=1"],
             None,

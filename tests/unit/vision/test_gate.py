@@ -24,7 +24,7 @@ def slow(observes: bool) -> tuple[list[list[float]], list[list[float]]]:
 
     Returns the probabilities of all classes for each picture, and the weights in the end.
     """
-    rules = [method_of(name, VALUES, SETTINGS).rule for name in MIXED]
+    predictors = [method_of(name, VALUES, SETTINGS).predictor for name in MIXED]
     stream = blocks()
     context = remembered().context(stream[0].head, 5, None)
     weights = [[0.0] * len(FEATURES) for _ in PARTS]
@@ -34,18 +34,18 @@ def slow(observes: bool) -> tuple[list[list[float]], list[list[float]]]:
         context.set_head(block.head)
         batch = EvalBatch(block.hidden, context)
         features = ImageFeatures()(batch).tolist()
-        parts = [rule.log_probs(batch).double().exp().tolist() for rule in rules]
+        parts = [predictor.log_probs(batch).double().exp().tolist() for predictor in predictors]
         total = [[0.0] * len(FEATURES) for _ in PARTS]
         for at, label in enumerate(block.labels.tolist()):
             x = features[at]
             raw = [math.exp(sum(w * v for w, v in zip(row, x, strict=True))) for row in weights]
-            shares = [value / sum(raw) for value in raw]
+            mixture_weights = [value / sum(raw) for value in raw]
             mixed = [
-                sum(share * part[at][c] for share, part in zip(shares, parts, strict=True))
+                sum(share * part[at][c] for share, part in zip(mixture_weights, parts, strict=True))
                 for c in range(CLASSES)
             ]
             made.append(mixed)
-            for part, share in enumerate(shares):
+            for part, share in enumerate(mixture_weights):
                 change = share * parts[part][at][label] / mixed[label] - share
                 for f, value in enumerate(x):
                     total[part][f] += change * value
@@ -55,7 +55,7 @@ def slow(observes: bool) -> tuple[list[list[float]], list[list[float]]]:
                 step = RATE * total[part][f] / math.sqrt(1 + squares[part][f])
                 weights[part][f] += step
         if observes:
-            context.take(batch.observation(block.labels))
+            context.observe(batch.observation(block.labels))
     return made, weights
 
 
@@ -83,14 +83,14 @@ def test_a_gate_without_a_rate_stays_and_equal_shares_are_the_mean() -> None:
 def test_a_gate_that_learned_goes_on_from_its_weights() -> None:
     learned = run({"lr": RATE})["best"].gate
     assert learned is not None
-    rule = image_best(
-        tuple(method_of(name, VALUES, SETTINGS).rule for name in MIXED), {"lr": 0.0, **learned}
+    predictor = image_best(
+        tuple(method_of(name, VALUES, SETTINGS).predictor for name in MIXED), {"lr": 0.0, **learned}
     )
     (block,) = blocks(1, seed=3)
     batch = EvalBatch(block.hidden, remembered().context(block.head, 5, None))
     x = ImageFeatures()(batch)  # (n, F)
     rows = torch.tensor(list(learned.values()), dtype=torch.float64).view(len(PARTS), -1)
-    torch.testing.assert_close(rule.log_shares(batch), (x @ rows.t()).log_softmax(1))
+    torch.testing.assert_close(predictor.log_mixture_weights(batch), (x @ rows.t()).log_softmax(1))
 
 
 def test_a_learning_gate_leaves_its_parts_as_they_are() -> None:

@@ -26,7 +26,7 @@ SETTINGS = AdaptationSettings(k=5, rings=(4,))
 VALUES = {
     "parametric": {"lr": 1e-3},
     "mixture": {"theta": 0.3, "gamma": 0.4},
-    "mbpa": {"rate": 1e-2, "steps": 2, "pull": 1e-2},
+    "mbpa": {"rate": 1e-2, "steps": 2, "l2_to_base": 1e-2},
     "hebb": {"beta": 0.6, "eta": 0.7},
     "hebb-v1": {"eta": 0.5},
     "hebb-v2": {"beta": 0.3, "eta": 0.9},
@@ -82,7 +82,7 @@ def slow(
     how = (
         {"lr": 1e-2, "steps": 2}
         if optimizer == "rmsprop"
-        else {"lr": 0.0, "steps": 3, "pull": 1e-2}
+        else {"lr": 0.0, "steps": 3, "l2_to_base": 1e-2}
     )
     mbpa = {**how, "eps": SETTINGS.eps, "optimizer": optimizer}
     for block in stream:

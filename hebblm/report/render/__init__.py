@@ -1,0 +1,1 @@
+"""Tables and plots as people read them: console, Markdown, HTML, CSV, notebook."""

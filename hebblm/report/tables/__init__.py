@@ -1,0 +1,1 @@
+"""Tables of a result: rows by column, raw numbers."""
