@@ -12,6 +12,7 @@ from hebblm.runtime.spelling import unknown
 PROG = "hebblm"
 SUBCOMMANDS = {  # each is the module of that name in hebblm.cli, and the command hebblm-NAME
     "read": "Read a text with an adapting model, and see what it expects before and after.",
+    "serve": "Answer completions, suggestions and questions over HTTP, and learn from documents.",
     "eval": "Compare methods on one text, and say which predicts it best.",
     "memory": "Build, describe and merge memories; forget documents and words.",
     "tune": "Find hyper-parameters on validation text.",

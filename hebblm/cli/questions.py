@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
@@ -47,6 +48,7 @@ class Questions:
 
     def __init__(self, reader: Reader, asked: QuestionOptions, *, piped: bool) -> None:
         self.print_line = log if piped else print_line
+        self.hides: Callable[[str], bool] = lambda word: False
         self._reader, self._asked = reader, asked
         self._console = Console(stderr=piped)
 
@@ -74,7 +76,8 @@ class Questions:
         from hebblm.report.tables.table import Column, Row, Table
 
         context, typed = split_typed(text)
-        words = self._reader.suggest(context, self._asked.words, typed=typed, budget=BUDGET)
+        found = self._reader.suggest(context, self._asked.words, typed=typed, budget=BUDGET)
+        words = [one for one in found if not self.hides(one.word)]
         if not words:
             self.print_line(f"{_title(when, text)} no word is known that begins with {typed!r}")
             return

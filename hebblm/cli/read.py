@@ -6,12 +6,14 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hebblm.adapt.methods import METHODS, check_methods, load_plugin, unaliased
 from hebblm.cli.common import command
+from hebblm.cli.prompt import Conversation, lines_of
 from hebblm.cli.questions import Questions
 from hebblm.cli.watch import Watch, check_watch, default_folder
 from hebblm.errors import UserError
@@ -79,8 +81,8 @@ class ReadConfig(ReadingOptions):
         watch: a folder of texts: reads its new and changed files and forgets deleted ones, again
             and again until Ctrl-C, and keeps them in --save, by default a folder in $HEBBLM_CACHE,
             from which the same command continues.
-        interactive: with --watch, suggest the next words after each line that you type; type ? to
-            see why.
+        interactive: with --watch, suggest the next words after each line that you type; Tab
+            completes it, and /help lists commands.
     """
 
     model: Path = field(metadata={"positional": True})
@@ -309,20 +311,17 @@ def _read_and_tell(
 def _watch(
     reader: Reader, watched: Path, save: Path, config: ReadConfig, questions: Questions
 ) -> None:
-    """Read a folder again and again; answer a typed line by suggestions, ``?`` by their reasons."""
+    """Read a folder again and again, and answer the lines that are typed."""
     if save == default_folder(config.model, watched):
         questions.print_line(f"what is read is kept in {save}; --save names another folder")
-    last_line = ""
+    conversation: Conversation
 
     def answer(line: str) -> None:
-        nonlocal last_line
-        if line.strip() == "?":
-            questions.explain("", last_line)
-        else:
-            last_line = line
-            questions.suggest("", line)
+        conversation.answer(line)
 
-    Watch(reader, watched, save, config.column, answer).run(interactive=config.interactive)
+    watch = Watch(reader, watched, save, config.column, answer)
+    conversation = Conversation(reader, questions, save, watch.forget)
+    watch.run(partial(lines_of, conversation, save) if config.interactive else None)
 
 
 def _read(

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -95,14 +94,17 @@ class Watch:
         self._lines: SimpleQueue[str | None] = SimpleQueue()
         self._stopped = self._ended = False  # by Ctrl-C; the lines
 
-    def run(self, *, interactive: bool) -> None:
+    def run(self, lines: Callable[[], Iterator[str]] | None) -> None:
         """Read new text again and again, until Ctrl-C or the end of the lines; keep everything
         read.
+
+        Args:
+            lines: gives the lines to answer; None for no lines.
         """
         with handled(self._stop):
             self._read_changed()
-            if interactive:
-                threading.Thread(target=self._take_lines, daemon=True).start()
+            if lines is not None:
+                threading.Thread(target=self._take_lines, args=(lines,), daemon=True).start()
             while not self._stopped and not self._ended:
                 self._answer_lines(LOOK)
                 self._read_changed()
@@ -111,10 +113,22 @@ class Watch:
     def _stop(self, signal: int, frame: object) -> None:
         self._stopped = True
 
-    def _take_lines(self) -> None:
-        for line in sys.stdin:
-            self._lines.put(line.rstrip("\r\n"))
+    def _take_lines(self, lines: Callable[[], Iterator[str]]) -> None:
+        for line in lines():
+            self._lines.put(line)
         self._lines.put(None)
+
+    def forget(self, name: str) -> None:
+        """Forget a document, and keep that; a file is read again when it changes.
+
+        Raises:
+            UserError: no such document.
+        """
+        self._reader.forget(name, replay=True)
+        self._read.pop(name, None)
+        self._reader.begin()
+        self._reader.save(self._save)
+        print_line(f"{name}: forgotten")
 
     def _answer_lines(self, wait: float) -> None:
         """Answer the lines typed so far, after waiting so many seconds for the first."""

@@ -88,6 +88,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         self.learn = learn
         self.tokenizer: Any = None if lm.pieces is None else lm.pieces.tokenizer
         self.reader = lm.reader(method, memory=memory, k=k, update_every=update_every)
+        self.reader.begin()  # each request is a text of its own
         self.vocabulary = self.reader.vocabulary
 
     @property

@@ -18,6 +18,7 @@ from hebblm.adapt.methods.predictor import Predictor
 from hebblm.memory.ngram_rows import NGramRows
 from hebblm.online.expected import Expected
 from hebblm.reader.history import WrittenSpan
+from hebblm.reader.own_text import Beginning
 from hebblm.reader.session import ReaderSession
 from hebblm.reader.spans import WrittenText
 from hebblm.reader.suggest import expected_words
@@ -115,7 +116,7 @@ def explain(
     *,
     typed: str,
     budget: int | None,
-    new_text: bool,
+    beginning: Beginning | None,
 ) -> list[Explanation]:
     """Return explanations of the words that :func:`~hebblm.reader.suggest.suggest` suggests; see
     :meth:`hebblm.Reader.explain`.
@@ -127,10 +128,10 @@ def explain(
         n: number of words.
         typed: first letters of the word.
         budget: most beginnings of words that a model of pieces follows; None for any number.
-        new_text: whether the session stands at the beginning of a text.
+        beginning: None if the session stands within a text.
     """
     batch, expected = expected_words(
-        session, context, n, typed=typed, budget=budget, new_text=new_text
+        session, context, n, typed=typed, budget=budget, beginning=beginning
     )
     written = WrittenText.of(session.memory, texts, session.model)
     base = DYNAMIC if session.uses_dynamic_base else "base"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -14,6 +13,7 @@ from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import whole_number
 from hebblm.memory.ngram_rows import contexts_of
 from hebblm.reader.inputs import known_ids
+from hebblm.reader.own_text import OwnText
 from hebblm.reader.session import ReaderSession
 
 
@@ -58,15 +58,6 @@ def text_log_probs(session: ReaderSession, ids: Sequence[int] | Tensor, last: in
         raise UserError(f"last = {last} must lie between 0 and the number of ids, {len(token_ids)}")
     tokens = session.source.readable(session.last.new_tensor(token_ids))
     with session.at_text_start():
-        hidden = session.base.read(tokens)
-    first, every, rows = len(hidden) - last, session.update_every, []
-    places = [*range(0, first, every), *range(first, len(hidden), every), len(hidden)]
-    with session.context.preserve_state():
-        session.context.begin(token_ids[:1])
-        for begin, end in pairwise(places):
-            if begin >= first:
-                batch = session.query(hidden[begin:end], token_ids[:end])
-                rows.append(session.predictor.log_probs(batch))
-            if session.context.learners and end < len(hidden):
-                session.update_weights(hidden[begin:end], tokens[begin + 1 : end + 1])
-    return torch.cat(rows) if rows else hidden.new_zeros(0, len(session.base.head.weight))
+        text = OwnText(session, begins=False)
+        text.read(tokens.tolist())
+        return text.log_probs(len(token_ids) - last)

@@ -17,11 +17,12 @@ from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.scenario_config import ScenarioConfig, whole_number
 from hebblm.memory.persistence import Owner
 from hebblm.models.base import Ids, TrainedModel, device_of
+from hebblm.online.drawing import Answer, Drawn, Sampling
 from hebblm.online.expected import Suggestions
 from hebblm.reader.checkpoint import ReaderState, open_reader, save_reader
 from hebblm.reader.config import OpenedConfig, ReaderConfig
 from hebblm.reader.explain import Explanation, explain
-from hebblm.reader.generate import complete, generate
+from hebblm.reader.generate import Wanted, complete, generate
 from hebblm.reader.history import (
     Journal,
     LearnedDocument,
@@ -40,11 +41,13 @@ from hebblm.reader.inputs import (
     encoded_documents,
     encoded_text,
     followed,
+    known_ids,
     name_of,
     named,
     pieces_of,
     reported,
 )
+from hebblm.reader.own_text import Beginning
 from hebblm.reader.predict import predict, text_log_probs
 from hebblm.reader.replay import check_still, read_again, without_documents, without_word
 from hebblm.reader.rerank import RankedText, rank
@@ -54,6 +57,8 @@ from hebblm.reader.suggest import suggest
 from hebblm.runtime.turns import turn
 from hebblm.text.fitting import Chosen, tell_loss
 from hebblm.text.vocabulary import Encoded, Vocabulary
+
+DEFAULT_SAMPLING = Sampling()
 
 
 class Reader:
@@ -367,6 +372,11 @@ class Reader:
             self.journal.began()  # what follows these texts is another one
         return losses
 
+    @property
+    def _beginning(self) -> Beginning | None:
+        """The beginning of a text, if the reader stands at one."""
+        return Beginning(self.session) if self.journal.begins else None
+
     @contextmanager
     def _without_rowless_words(self) -> Iterator[None]:
         """Remove the words that have no row yet if reading is interrupted."""
@@ -453,7 +463,7 @@ class Reader:
                 n,
                 typed=typed,
                 budget=budget,
-                new_text=self.journal.begins,
+                beginning=self._beginning,
             )
 
     def explain(
@@ -483,7 +493,7 @@ class Reader:
                 n,
                 typed=typed,
                 budget=budget,
-                new_text=self.journal.begins,
+                beginning=self._beginning,
             )
 
     def generate(
@@ -495,6 +505,8 @@ class Reader:
         seed: int = ScenarioConfig.seed,
         until: str | Sequence[str] = (),
         draft: bool = False,
+        top_k: int | None = None,
+        top_p: float = 1.0,
     ) -> str:
         """Generate text after the text read so far and a prompt, one random token after the other;
         learns nothing.
@@ -512,23 +524,63 @@ class Reader:
             draft: whether the base reads ahead what followed the same words before, for methods
                 that count n-grams. The answer is the same up to rounding; it takes fewer passes
                 where the text repeats.
+            top_k: draw among so many most probable tokens; None among all.
+            top_p: draw among the fewest most probable tokens with this probability together.
 
         Raises:
             UserError: a temperature that is negative or infinite, a number of tokens or a seed that
-                is negative or not a whole number, a prompt that is not a string, drafts with a
-                method that counts no n-grams, or with a model whose state cannot go back.
+                is negative or not a whole number, a ``top_k`` below 1, a ``top_p`` that is not
+                above 0 and at most 1, a prompt that is not a string, drafts with a method that
+                counts no n-grams, or with a model whose state cannot go back.
         """
+        wanted = Wanted(
+            most=max_new_tokens,
+            sampling=Sampling(temperature, seed, top_k, top_p),
+            until=until,
+            draft=draft,
+        )
         with turn(self):
-            return generate(
-                self.session,
-                prompt,
-                max_new_tokens=max_new_tokens,
-                temperature=temperature,
-                seed=seed,
-                until=until,
-                draft=draft,
-                new_text=self.journal.begins,
-            )
+            steps = generate(self.session, prompt, wanted, self._beginning)
+            return "".join(step.text for step in steps)
+
+    def stream(
+        self,
+        prompt: str = "",
+        *,
+        max_new_tokens: int = 20,
+        sampling: Sampling = DEFAULT_SAMPLING,
+        until: str | Sequence[str] = (),
+        top: int | None = None,
+    ) -> Iterator[Drawn]:
+        """Generate text as :meth:`generate` does, and give each token as soon as it is drawn.
+
+        The texts of the steps join to the answer; none of them ends within a character. At the
+        beginning of a text the steps come from a copy of what the reader has learned, so that it
+        may go on reading between them. Within a text the whole answer is drawn first.
+
+        Args:
+            prompt: as for :meth:`generate`.
+            max_new_tokens: number of tokens to draw.
+            sampling: how each is drawn.
+            until: strings that end the answer; the answer does not contain them.
+            top: number of most probable tokens that each step lists; None if the log-probabilities
+                of the steps are not asked for.
+
+        Yields:
+            A step for each token with its adapted log-probability in nats, then one that draws none
+            and says why the answer ends.
+
+        Raises:
+            UserError: as for :meth:`generate`.
+        """
+        wanted = Wanted(most=max_new_tokens, sampling=sampling, until=until, top=top)
+        with turn(self):
+            if not self.journal.begins or self.uses_dynamic_base:
+                steps = iter([*generate(self.session, prompt, wanted, self._beginning)])
+            else:
+                session = self.session.snapshot()
+                steps = generate(session, prompt, wanted, Beginning(session))
+        yield from steps
 
     def complete(
         self,
@@ -538,11 +590,13 @@ class Reader:
         temperature: float = 1.0,
         seed: int = ScenarioConfig.seed,
         until: str | Sequence[str] = (),
+        top_k: int | None = None,
+        top_p: float = 1.0,
     ) -> str:
         """Generate text after the ids of a text of its own, with nothing before them; learns
         nothing.
 
-        The weights of the method's parts stay as they were learned.
+        The ids show how far to trust each part of the method, as in :meth:`log_probs`.
 
         Args:
             ids: (T,) at least one.
@@ -550,16 +604,23 @@ class Reader:
             temperature: T in ``P^(1/T)``; 0 takes the most probable token each time.
             seed: of the random draw.
             until: strings that end the answer; the answer does not contain them.
+            top_k: draw among so many most probable tokens; None among all.
+            top_p: draw among the fewest most probable tokens with this probability together.
+
+        Raises:
+            UserError: no ids, an id that the vocabulary does not have, or as for :meth:`generate`.
         """
+        wanted = Wanted(
+            most=max_new_tokens, sampling=Sampling(temperature, seed, top_k, top_p), until=until
+        )
         with turn(self):
-            return complete(
-                self.session,
-                ids,
-                max_new_tokens=max_new_tokens,
-                temperature=temperature,
-                seed=seed,
-                until=until,
-            )
+            known = known_ids(self.vocabulary, ids, "row of ids")
+            if not known:
+                raise UserError("there are no ids to go on from; give at least one")
+            answer = Answer(self.vocabulary)
+            with self.session.at_text_start():
+                steps = complete(Beginning(self.session), known, wanted, answer)
+                return "".join(step.text for step in steps)
 
     def rank(
         self,

@@ -17,6 +17,7 @@ from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.predictor import Predictor
+from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.memory import AnyMemory, build_memory
 from hebblm.memory.ngram_rows import contexts_of
@@ -163,10 +164,49 @@ class ReaderSession:
 
     @contextmanager
     def at_text_start(self) -> Iterator[None]:
-        """Put the base at the beginning of a text in the block."""
-        with self.base.preserve_state():
+        """Put the base at the beginning of a text in the block; mixture weights stay as they
+        are.
+        """
+        with self.base.preserve_state(), self.context.preserve_state():
             self.base.load_stream_state(self._text_start)
             yield
+
+    def snapshot(self) -> ReaderSession:
+        """Return a session with a copy of all that was learned, at the beginning of a text.
+
+        What either learns from then on does not change the other. The model is the same one.
+
+        Raises:
+            UserError: the base learns: its weights cannot be shared.
+        """
+        if self.uses_dynamic_base:
+            raise UserError(
+                f"{self.method} changes the weights of the model, so questions cannot be answered "
+                "from a copy; choose a method whose base stays as trained, such as best"
+            )
+        context = self.context
+        # shared: the model's own tensors, which never change, and the names of what is learned
+        shared = [context.head, context.train_counts, context.new_classes, *context.learners]
+        memo = {id(part): part for part in shared if part is not None}
+        return self._over(self.vocabulary.snapshot(), copy.deepcopy(context, memo))
+
+    def another(self) -> ReaderSession:
+        """Return a session over the same memory, at the beginning of a text; it must not learn."""
+        context = copy.copy(self.context)
+        context.stream_states = [copy.copy(state) for state in context.stream_states]
+        return self._over(self.vocabulary, context)
+
+    def _over(self, vocabulary: Vocabulary, context: Context) -> ReaderSession:
+        """Return a session with a base of its own over what a context has learned."""
+        other = copy.copy(self)
+        other.vocabulary = vocabulary
+        other.__dict__.pop("word_forms", None)  # those of the words until now
+        other.base = BaseAndTrained(self.model.base())
+        other.base.grow(len(context.head.weight) - len(other.base.head.weight))
+        other.source = TextSource(other.base, self.source.vocabulary)
+        other.online = OnlineSession(other.source, [context], {self.method: self.predictor})
+        other.begin_text()
+        return other
 
     @contextmanager
     def as_batch(self, count: int) -> Iterator[ReaderSession]:
@@ -293,32 +333,6 @@ class ReaderSession:
             block = Block.of(learned_labels, self.update_every, written=False)
             batch = EvalBatch(self._placed(hidden[begin:end]), self.context, block)
             self.online.update_weights([(self.context, batch.observation(learned_labels))])
-
-    def follow_prompt(self, hidden: Tensor, ids: Tensor, *, new_text: bool) -> None:
-        """Move the mixture weights on by a prompt (N,) from the states (N, D) after each of its
-        tokens; the first was read.
-
-        A question at the beginning of a text is a text of its own, and shows how far to trust the
-        memory on it. Within a text its words need not be those expected there, and say nothing of
-        the kind.
-        """
-        if new_text and self.context.learners:
-            self.update_weights(hidden[:-1], ids[1:])
-
-    @contextmanager
-    def standing_after(
-        self, ids: Tensor, *, new_text: bool
-    ) -> Iterator[tuple[EvalBatch, Continuations]]:
-        """Stand after tokens (N,), where the first was read before: give the query there, and the
-        expectation.
-        """
-        with self.base.preserve_state(), self.context.preserve_state():
-            hidden = self.base.read(ids)
-            past = self.past_with(ids)
-            self.follow_prompt(hidden, ids, new_text=new_text)
-            batch = self.query(hidden[-1:], past)
-            first = self.predictor.log_probs(batch)[0], self.base.trained_log_probs(batch)[0]
-            yield batch, Continuations(self, past, first)
 
     @cached_property
     def pieces(self) -> PieceTexts | None:

@@ -14,6 +14,7 @@ from hebblm.online.expected import Expected, Suggestion, Suggestions, most_proba
 from hebblm.online.prompts import Prompt
 from hebblm.online.word_beam import FoundWords, words_ahead
 from hebblm.reader.inputs import check_text
+from hebblm.reader.own_text import Beginning, standing_after
 from hebblm.reader.session import ReaderSession
 
 
@@ -24,7 +25,7 @@ def suggest(
     *,
     typed: str,
     budget: int | None,
-    new_text: bool,
+    beginning: Beginning | None,
 ) -> Suggestions:
     """Return the n most probable next words; see :meth:`hebblm.Reader.suggest`.
 
@@ -34,9 +35,11 @@ def suggest(
         n: number of words.
         typed: first letters of the word.
         budget: most beginnings of words that a model of pieces follows; None for any number.
-        new_text: whether the session stands at the beginning of a text.
+        beginning: None if the session stands within a text.
     """
-    _, expected = expected_words(session, context, n, typed=typed, budget=budget, new_text=new_text)
+    _, expected = expected_words(
+        session, context, n, typed=typed, budget=budget, beginning=beginning
+    )
     return Suggestions(
         (word.suggestion for word in expected.words), expected.bound, exact=expected.exact
     )
@@ -50,7 +53,7 @@ def expected_words(
     *,
     typed: str = "",
     budget: int | None = None,
-    new_text: bool,
+    beginning: Beginning | None,
 ) -> tuple[EvalBatch, FoundWords]:
     """Return the query after a context, and the n words that are expected there; see
     :func:`suggest`.
@@ -66,7 +69,7 @@ def expected_words(
     prompt, pieces = Prompt.of(context, typed), session.pieces
     ids = session.ids(context if pieces is None else prompt.context)
     answer = session.answer(prompt, ids)
-    with session.standing_after(ids, new_text=new_text) as (batch, following):
+    with standing_after(session, ids, beginning) as (batch, following):
         if pieces is not None:
             place = prompt.place(session.text_before(), blank_first=pieces.blank_first)
             search = words_ahead(following, pieces, n, place, budget)

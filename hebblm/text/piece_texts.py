@@ -17,6 +17,7 @@ from hebblm.text.graphemes import graphemes
 from hebblm.text.subwords import Subwords
 from hebblm.text.word_ends import CLOSING, is_unspaced
 
+MOST_BYTES = 4  # of a character of UTF-8
 UNDECODED = "\ufffd"  # stands for bytes that are no whole character
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")  # a piece of SentencePiece that is a single byte
 
@@ -83,6 +84,15 @@ class PieceTexts:
         for index, name in zip(partial, tokenizer.convert_ids_to_tokens(partial), strict=True):
             encoded[index] = _bytes_of(name) if name is not None else encoded[index]
         return encoded
+
+    def unfinished(self, ids: Sequence[int]) -> bytes:
+        """Return the bytes at the end of some pieces that begin a character."""
+        data = b"".join(self.data[index] for index in ids[-MOST_BYTES:])
+        for count in range(1, MOST_BYTES):
+            end = decoded(data[-count:])
+            if end is not None and end.partial and not end.text:
+                return data[-count:]
+        return b""
 
     @cached_property
     def blanks(self) -> Tensor:

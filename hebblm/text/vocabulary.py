@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from hebblm.text.dictionary import UNK, Dictionary
 from hebblm.text.fitting import SAMPLE, Chosen, Splitting, check_splitting, fitting, warn_of_unknown
@@ -119,6 +121,12 @@ class Vocabulary(ABC):
     def fresh(self, splitting: Splitting = "auto") -> Vocabulary:
         """Return a copy without the new words, with the requested splitting of texts."""
 
+    def snapshot(self) -> Self:
+        """Return a vocabulary with the words of now; neither changes the other."""
+        other = copy.copy(self)
+        other.words = [*self.words]
+        return other
+
     def include(self, words: Iterable[str]) -> None:  # noqa: B027 - there may be no new words
         """Give new words their ids, in order."""
 
@@ -189,6 +197,11 @@ class GrowingVocabulary(Vocabulary):
 
     def fresh(self, splitting: Splitting = "auto") -> GrowingVocabulary:
         return GrowingVocabulary(self.dictionary, self.own, lower=self.lower, splitting=splitting)
+
+    def snapshot(self) -> Self:
+        other = super().snapshot()
+        other._ids = dict(self._ids)
+        return other
 
     def fits(self, text: str, name: str = "the text") -> Chosen | None:
         if not text.strip():

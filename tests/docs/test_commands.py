@@ -48,6 +48,7 @@ PARSED = {
     "another line trains its model": r"^hebblm-eval .*(corpora|runs)/",
     "it needs a corpus": r"--(target|source|corpus|joined-dictionary) (ptb|wt2|numpy|pydoc)\b",
     "there is no such model": r"\b(someone|folder/of)/model\b",
+    "it answers until it is ended": r"^hebblm serve\b",
     "it starts processes, each of which takes seconds": r"--processes ",
 }
 """Lines that tests/docs/test_pages.py alone tries, by letting the command parse them: why, and

@@ -38,7 +38,7 @@ LANGUAGES = ("sh", "python", "text")
 COMMANDS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
     "scripts"
 ]
-FURTHER = ("mkdir", "pip")  # of every shell; what they are given is not tried
+FURTHER = ("mkdir", "pip", "curl")  # of every shell; what they are given is not tried
 
 
 class Block(NamedTuple):

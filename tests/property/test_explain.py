@@ -226,7 +226,7 @@ def test_shares_and_entries_are_those_of_plain_sums(
     assert [(item.word, item.probability, item.unadapted) for item in found] == before
     assert reader.suggest(NEXT[kind], 4, budget=8) == before, "a question changes nothing"
     batch, expected = expected_words(
-        reader.session, NEXT[kind], 4, budget=8, new_text=reader.journal.begins
+        reader.session, NEXT[kind], 4, budget=8, beginning=reader._beginning
     )
     for item, (_, rest) in zip(found, expected.words, strict=True):
         plain = Begun(reader, batch, rest)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import hebblm
 from hebblm.errors import UserError
-from hebblm.online.drawing import PieceAnswer, chooser, draw
+from hebblm.online.drawing import PieceAnswer, Sampling, draw
 from hebblm.online.prompts import Prompt, spelled
 from hebblm.online.word_beam import Place, words_ahead
 from hebblm.text import word_ends
@@ -188,8 +188,7 @@ def test_words_and_answers_hold_no_half_character(broken: float) -> None:
         answer = PieceAnswer(vocabulary, PIECES, Prompt("", "", ""), begins=False)
         options: dict[str, Any] = {
             "most": most,
-            "temperature": 1.0,
-            "choose": chooser(1.0, most),
+            "sampling": Sampling(1.0, most),
             "until": (),
         }
         text = draw(following, torch.tensor([0]), answer, **options)
@@ -201,7 +200,7 @@ def test_letters_are_spelled_as_often_as_the_model_writes_them() -> None:
     expect = Weighted(PIECES, {" Grabbit ": 0.3, " Gram ": 0.1, " Gone ": 0.6})
     prompt = Prompt.split("the Gra")
     assert prompt == ("the", " ", "Gra")
-    place, choose = prompt.place(""), chooser(1.0, 7)
+    place, choose = prompt.place(""), Sampling(1.0, 7).chooser()
     drawn = [spelled(expect, PIECES, place, choose, 1.0) for _ in range(5)]
     assert {PIECES.text(ids) for ids in drawn if ids is not None} == {" Gra"}
     assert likely(expect_texts := {" Grabbit ": 0.3, " Gram ": 0.1, " Gone ": 0.6}, 5, place) == {

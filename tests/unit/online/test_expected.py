@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.online.drawing import Answer, chooser, draw
+from hebblm.online.drawing import Answer, Sampling, draw
 from hebblm.online.expected import Expected, Suggestion, Suggestions, WordForms, most_probable
 from hebblm.text.dictionary import Dictionary
 from hebblm.text.tokenizers import WhitespaceTokenizer
@@ -90,7 +90,8 @@ def drawn(**options: object) -> tuple[str, list[list[int]]]:
     asked: dict[str, Any] = {"most": 4, "temperature": 0.0, "seed": 0, "until": (), **options}
     temperature, seed = float(asked["temperature"]), int(asked.pop("seed"))
     answer = Answer(WORDS)
-    return draw(expect, FIRST, answer, choose=chooser(temperature, seed), **asked), read
+    del asked["temperature"]
+    return draw(expect, FIRST, answer, sampling=Sampling(temperature, seed), **asked), read
 
 
 def test_words_are_drawn_one_behind_the_other() -> None:

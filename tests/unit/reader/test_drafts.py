@@ -19,7 +19,7 @@ from torch import Tensor
 import hebblm
 from hebblm.errors import UserError
 from hebblm.memory.ngrams import NGrams
-from hebblm.online.drawing import Answer, chooser, draw
+from hebblm.online.drawing import Answer, Sampling, draw
 from hebblm.reader.drafts import Ahead, Drafts
 from hebblm.reader.reader import Reader
 from hebblm.text.dictionary import Dictionary
@@ -152,14 +152,12 @@ def test_drawn_answers_have_the_distribution_of_those_without_drafts() -> None:
         expect = Ahead(
             chain, lambda state, text: next_word[int(state[0, 0])].log(), [a, b, c], counts
         )  # type: ignore[arg-type]
-        choose = chooser(1.0, seed)
         text = draw(
             expect,
             torch.tensor([c, a]),
             Answer(WORDS),
             most=4,
-            temperature=1.0,
-            choose=choose,
+            sampling=Sampling(1.0, seed),
             until=(),
         )
         found[text.replace(" ", "")] += 1

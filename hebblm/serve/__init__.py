@@ -1,0 +1,1 @@
+"""A server: the adapted model where people type, over OpenAI's interface and its own."""

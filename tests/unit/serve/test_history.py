@@ -1,0 +1,140 @@
+"""What was learned is on the disk before anybody hears of it, whenever the server is killed."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+import hebblm
+from hebblm.errors import UserError
+
+pytest.importorskip("starlette")
+
+from hebblm.serve.config import Limits, ServeOptions, read_key
+from hebblm.serve.errors import ApiError
+from hebblm.serve.history import Forgotten, Learned, LearnedHistory, present
+from hebblm.serve.memories import HISTORY, Memory, Places
+from hebblm.serve.safety import Rates
+
+ITEMS = [Learned("a", "1", "one"), Learned("b", "2", "zwei\n東京"), Forgotten("a")]
+
+
+def test_every_cut_of_the_file_leaves_the_items_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    history = LearnedHistory(path)
+    sizes = [0]
+    for item in ITEMS:
+        history.append(item)
+        sizes.append(path.stat().st_size)
+    history.close()
+    whole = path.read_bytes()
+    for size in range(len(whole) + 1):
+        path.write_bytes(whole[:size])
+        cut = LearnedHistory(path)
+        assert cut.items == ITEMS[: sum(end <= size for end in sizes) - 1]
+        cut.append(ITEMS[0])
+        cut.close()
+        again = LearnedHistory(path)
+        assert again.items == cut.items
+        again.close()
+
+
+def test_a_line_that_was_changed_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_bytes(b'{"type":"learned"}\n')
+    with pytest.raises(UserError, match="was changed at byte 0"):
+        LearnedHistory(path)
+
+
+def test_the_last_word_on_a_document_holds() -> None:
+    items = [*ITEMS, Learned("b", "3", "three"), Learned("a", "4", "four")]
+    assert present(ITEMS) == {"b": ITEMS[1], "a": None}
+    assert list(present(items).items()) == [("b", items[3]), ("a", items[4])]
+
+
+@pytest.fixture(scope="module")
+def words() -> hebblm.LanguageModel:
+    return hebblm.load("tiny-pydoc-raw", device="cpu")
+
+
+def opened(words: hebblm.LanguageModel, folder: Path, **limits: int) -> Memory:
+    places = Places(folder / "reader", folder)
+    return Memory("m", lambda saved: words.reader("best", memory=saved), places, Limits(**limits))
+
+
+def names(memory: Memory) -> list[str]:
+    return [document.name for document in memory.published.documents]
+
+
+def test_a_history_that_was_saved_already_is_not_learned_twice(
+    words: hebblm.LanguageModel, tmp_path: Path
+) -> None:
+    """The server was killed after it had saved the reader and before it emptied the history."""
+    memory = opened(words, tmp_path)
+    for name in "abc":
+        memory.learn(f"the {name} is here .", name)[1].result(60)
+    memory.forget("b").result(60)
+    memory.learn("the a is there .", "a")[1].result(60)
+    history = (tmp_path / HISTORY).read_bytes()
+    memory.close()
+    assert (tmp_path / HISTORY).read_bytes() == b""
+    (tmp_path / HISTORY).write_bytes(history)
+    again = opened(words, tmp_path)
+    assert names(again) == ["c", "a"]
+    assert again.published.entries == memory.published.entries
+    again.close()
+
+
+def test_too_many_documents_wait_for_none(words: hebblm.LanguageModel, tmp_path: Path) -> None:
+    memory = opened(words, tmp_path, learning=2)
+    long = "the function returns a list of arguments .\n" * 300
+    first = memory.learn(long, "first")[1]
+    while memory.waiting:
+        time.sleep(0.01)
+    for name in ("second", "third"):
+        memory.learn("the end .", name)
+    with pytest.raises(ApiError, match="wait to be learned"):
+        memory.learn("the end .", "fourth")
+    memory.close()
+    assert not first.done() or first.exception() is None
+    again = opened(words, tmp_path)
+    assert names(again) == ["first", "second", "third"]
+    again.close()
+
+
+def test_what_cannot_be_learned_is_not_tried_again(
+    words: hebblm.LanguageModel, tmp_path: Path
+) -> None:
+    memory = opened(words, tmp_path)
+    with pytest.raises(UserError, match="no text"):
+        memory.learn(" \n", "empty")
+    with pytest.raises(UserError, match="surrogate"):
+        memory.learn("half a \ud800", "half")
+    with pytest.raises(UserError, match="not the name"):
+        memory.learn("the end .", "two\nlines")
+    with pytest.raises(ApiError, match="no document"):
+        memory.forget("nothing")
+    assert (tmp_path / HISTORY).read_bytes() == b""
+    memory.close()
+
+
+def test_an_address_has_some_requests_at_once_and_so_many_a_second() -> None:
+    rates = Rates(Limits(rate=2, burst=3))
+    assert [rates.allows("a", 0.0) for _ in range(5)] == [True, True, True, False, False]
+    assert rates.allows("b", 0.0)
+    assert [rates.allows("a", 1.0) for _ in range(3)] == [True, True, False]
+
+
+def test_a_key_is_long_and_has_no_blanks(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    for key in ("short", "0123456789abcdef 0123", "schlüssel0123456789"):
+        path.write_text(key)
+        with pytest.raises(UserError, match="at least 16"):
+            read_key(path)
+    path.write_text(" 0123456789abcdef\n")
+    assert read_key(path) == "0123456789abcdef"
+    with pytest.raises(UserError, match="can be reached by others"):
+        ServeOptions(host="::")
+    assert ServeOptions(host="127.0.0.2").names >= {"127.0.0.2", "localhost"}
