@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from hebblm.adapt.renamed import present_settings
 from hebblm.io.files import read_json
 from hebblm.report import Result
 from hebblm.report.result.methods import BASE, name_of
@@ -141,7 +142,7 @@ def values() -> str:
     made = []
     for title, path in TUNED.items():
         document = read_json(path)
-        found, losses = document["values"], document["nll"]
+        found, losses = present_settings(document["values"]), document["nll"]
         rows.append(
             (
                 title,
@@ -155,7 +156,11 @@ def values() -> str:
             f"- [{path.stem}](../{path.relative_to(ROOT).as_posix()}), `{by['command']}`, commit "
             f"`{by['commit'][:12]}`, seed {by['seed']}"
         )
-    table = body(Table.of_cells("values", "", columns, tuple(rows))).replace("\\`", "`")
+    table = (
+        body(Table.of_cells("values", "", columns, tuple(rows)))
+        .replace("\\`", "`")
+        .replace("\\_", "_")
+    )
     return "\n".join([table, *made, ""])
 
 

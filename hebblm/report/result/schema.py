@@ -5,10 +5,11 @@ provenance.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any, Final, Literal, Self
 
+from hebblm.adapt.renamed import present_name
 from hebblm.errors import UserError
 from hebblm.io.files import Count, read_json, write_json
 from hebblm.report.result.accuracy import Accuracy
@@ -253,7 +254,7 @@ class StoredResult:
             raise UserError(f"{where} has no methods; evaluate at least one")
         if isinstance(methods, dict):
             document["methods"] = {
-                name: read(MethodResult, item, f"{where}.methods.{name}")
+                name: _under_present_names(read(MethodResult, item, f"{where}.methods.{name}"))
                 for name, item in methods.items()
             }
         return read(cls, {key: item for key, item in document.items() if key != "schema"}, where)
@@ -289,6 +290,20 @@ class StoredResult:
         path = Path(directory) / FILE_NAME
         write_json(path, self.to_json(), seal=True)
         return path
+
+
+def _under_present_names(item: MethodResult) -> MethodResult:
+    """Return a method's numbers with its settings, by section, under their present names."""
+    sections: dict[str, Any] = {}
+    for section, values in item.hyperparameters.items():
+        if not isinstance(values, Mapping):
+            sections[section] = values
+            continue
+        sections[section] = {
+            present_name(f"{section}.{key}").rpartition(".")[2]: value
+            for key, value in values.items()
+        }
+    return replace(item, hyperparameters=sections)
 
 
 def _negative(number: float | None) -> float | None:

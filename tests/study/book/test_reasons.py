@@ -75,14 +75,14 @@ def test_many_queries_diverged() -> None:
 
 def test_a_value_at_the_end_of_its_grid_and_another_reading() -> None:
     values = {
-        "mbpa": {"lr": 10.0, "steps": 5, "closeness": "raw"},
-        "hebb": {"beta": 0.5, "closeness": "max"},
+        "mbpa": {"lr": 10.0, "steps": 5, "kernel_weight": "raw"},
+        "hebb": {"beta": 0.5, "kernel_weight": "max"},
     }
     found = likely_reason(HEBB, changed(plain(), "hebb", hyperparameters=values))
     assert (
         found == "mbpa.lr = 10, the largest tried; hebb.kernel_weight = max, where raw is printed"
     )
-    values["hebb"] |= {"beta": 0.0, "closeness": "raw"}
+    values["hebb"] |= {"beta": 0.0, "kernel_weight": "raw"}
     values["mbpa"] |= {"lr": 2.0}
     found = likely_reason(HEBB, changed(plain(), "hebb", hyperparameters=values))
     assert found == "hebb.beta = 0, the least tried"

@@ -144,7 +144,7 @@ def test_what_cannot_be_fetched_or_is_another_is_refused(
     ) as error:
         hebblm.load(NAME)
     assert "\n" not in str(error.value)
-    assert not tiny.here
+    assert not tiny.on_disk
     place = Path(str(error.value).rpartition(" as ")[2])
     place.parent.mkdir(parents=True)
     place.write_bytes((tmp_path / "tiny.gguf").read_bytes())

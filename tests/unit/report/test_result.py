@@ -177,3 +177,14 @@ def test_encoding_survives_strict_json(value: Any) -> None:
 def test_numbers_as_readers_want_them(value: Any, kind: Any, text: str) -> None:
     assert display(value, kind) == text
     assert (perplexity(1e4), perplexity(0.0)) == (math.inf, 1.0)
+
+
+def test_settings_of_the_last_release_have_their_present_names(tmp_path: Path) -> None:
+    result = sample_result(30)
+    earlier = {"mbpa": {"pull": 0.25, "lr": 3.0}, "hebb": {"closeness": "max"}}
+    item = replace(result.methods["hebb"], hyperparameters=earlier)
+    replace(result, methods={**result.methods, "hebb": item}).save(tmp_path)
+    assert Result.load(tmp_path).methods["hebb"].hyperparameters == {
+        "mbpa": {"l2_to_base": 0.25, "lr": 3.0},
+        "hebb": {"kernel_weight": "max"},
+    }
