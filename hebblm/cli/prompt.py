@@ -75,12 +75,12 @@ class Conversation:
 
     def phrase(self, line: str) -> str:
         """Return how a line may go on: the most probable words, up to the end of the line."""
-        found = self._reader.generate(line, max_new_tokens=PHRASE, temperature=0, until="\n")
-        words = found.split(" ")
+        phrase = self._reader.generate(line, max_new_tokens=PHRASE, temperature=0, until="\n")
+        words = phrase.split(" ")
         for number, word in enumerate(words):
             if self.blocked.hides(word.strip(".,;:!?")):
                 return " ".join(words[:number])
-        return found
+        return phrase
 
     def completions(self, line: str) -> Iterator[tuple[str, str]]:
         """Yield what Tab may add to a line, each with what it shows: words, then a phrase."""

@@ -76,8 +76,8 @@ class Questions:
         from hebblm.report.tables.table import Column, Row, Table
 
         context, typed = split_typed(text)
-        found = self._reader.suggest(context, self._asked.words, typed=typed, budget=BUDGET)
-        words = [one for one in found if not self.hides(one.word)]
+        suggestions = self._reader.suggest(context, self._asked.words, typed=typed, budget=BUDGET)
+        words = [one for one in suggestions if not self.hides(one.word)]
         if not words:
             self.print_line(f"{_title(when, text)} no word is known that begins with {typed!r}")
             return

@@ -120,11 +120,11 @@ def _serve(config: ServeConfig, options: ServeOptions, listening: object) -> Non
     name = config.name or config.model.name
     model = load(config.model, device=config.device, dtype=config.dtype, context=config.context)
     workers = Workers(options.limits)
-    found: list[Service] = []
+    services: list[Service] = []
     metrics = Metrics(
         lambda: [
             (memory.name, memory.published.entries, len(memory.published.documents))
-            for service in found
+            for service in services
             for memory in service.memories.opened()
         ],
         lambda: workers.waiting,
@@ -138,7 +138,7 @@ def _serve(config: ServeConfig, options: ServeOptions, listening: object) -> Non
         limits=options.limits,
         learned=metrics.learned,
     )
-    found.append(service)
+    services.append(service)
     watching = None
     if config.watch is not None:
         watching = Watching(service.memory(None), config.watch)

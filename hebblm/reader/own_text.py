@@ -176,8 +176,8 @@ def standing_after(
         beginning: None if the session stands within a text.
     """
     if beginning is not None:
-        with beginning.text(ids.tolist()) as text, text.expectation() as found:
-            yield found
+        with beginning.text(ids.tolist()) as text, text.expectation() as expectation:
+            yield expectation
         return
     with session.base.preserve_state(), session.context.preserve_state():
         hidden = session.base.read(ids)

@@ -37,7 +37,7 @@ class Turns:
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
-    def each(self, steps: Iterator[T], gone: threading.Event) -> Iterator[T]:
+    def in_turns(self, steps: Iterator[T], gone: threading.Event) -> Iterator[T]:
         """Yield steps, each computed in a turn, until the client is gone."""
         try:
             while True:
@@ -199,7 +199,7 @@ class Completions:
         Raises:
             ApiError: an id that the model does not have, or a prompt beyond the window.
         """
-        session, found = self._seats.session, []
+        session, id_rows = self._seats.session, []
         for prompt in body.prompts:
             if isinstance(prompt, str):
                 check_text(prompt)
@@ -214,8 +214,8 @@ class Completions:
                     raise refused("prompt", "a prompt of ids is empty; give at least one")
             self.check_window(len(ids))
             self.usage.prompt += len(ids)
-            found.append(ids)
-        return found
+            id_rows.append(ids)
+        return id_rows
 
     def check_window(self, tokens: int) -> None:
         if self._window is not None and tokens > self._window:
@@ -309,7 +309,7 @@ class Completions:
         scored = Scored(seat.session)
         start = [seat.session.vocabulary.start] if isinstance(prompt, str) else []
         rows = self._rows([*start, *ids], seat, body.logprobs, begins=bool(start))
-        for place, (log_prob, best) in enumerate(self._turns.each(rows, gone)):
+        for place, (log_prob, best) in enumerate(self._turns.in_turns(rows, gone)):
             token = place - len(start)
             if token == 0:
                 scored.add(texts[0], ids[0], None, ())
@@ -351,18 +351,18 @@ class Completions:
         """Yield a part for each step of an answer that adds something."""
         drawn: list[int] = []
         text = ""
-        for step in self._turns.each(steps, gone):
-            own = None
+        for step in self._turns.in_turns(steps, gone):
+            logprobs = None
             if step.token is not None:
                 drawn = drawn if step.token == answer.vocabulary.end else [*drawn, step.token]
                 longer = answer.text(drawn)
                 # a token that only writes letters of the prompt again is no token of the answer
                 if not step.again or len(longer) > len(text):
                     self.usage.completion += 1
-                    own = self._logprobs(scored, longer[len(text) :], step)
+                    logprobs = self._logprobs(scored, longer[len(text) :], step)
                 text = longer
-            if step.text or own is not None or step.end is not None:
-                yield Piece(index, step.text, own, step.end)
+            if step.text or logprobs is not None or step.end is not None:
+                yield Piece(index, step.text, logprobs, step.end)
 
     @staticmethod
     def _logprobs(scored: Scored | None, text: str, step: Drawn) -> dict[str, Any] | None:

@@ -227,11 +227,11 @@ class Server:
 
         def work(gone: threading.Event) -> list[Json]:
             pieces = [*pieces_of(asked, completion, gone)]
-            found = []
-            for index, own in groupby(pieces, key=lambda piece: piece.index):
-                one = joined([*own])
-                found.append(shape(index, one["text"], one["logprobs"], one["finish_reason"]))
-            return found
+            answer = []
+            for index, parts in groupby(pieces, key=lambda piece: piece.index):
+                one = joined([*parts])
+                answer.append(shape(index, one["text"], one["logprobs"], one["finish_reason"]))
+            return answer
 
         choices = await self._workers.run(request, work)
         counted(asked.usage, self._count)
@@ -279,7 +279,7 @@ class Server:
 
     async def suggest(self, request: Request) -> Response:
         body = decode(await request.body(), Suggest)
-        found = await self._workers.run(request, lambda gone: self._service.suggest(body, gone))
+        answer = await self._workers.run(request, lambda gone: self._service.suggest(body, gone))
         words = [
             {
                 "word": one.word,
@@ -288,29 +288,29 @@ class Server:
                 "unadapted": one.unadapted,
                 "ends": one.ends,
             }
-            for one in found
+            for one in answer
         ]
         return JSONResponse(
-            {"suggestions": words, "bound": max(found.bound, 0.0), "exact": found.exact}
+            {"suggestions": words, "bound": max(answer.bound, 0.0), "exact": answer.exact}
         )
 
     async def explain(self, request: Request) -> Response:
         body = decode(await request.body(), Suggest)
-        found = await self._workers.run(request, lambda gone: self._service.explain(body, gone))
+        answer = await self._workers.run(request, lambda gone: self._service.explain(body, gone))
         words = [
             {
                 **one._asdict(),
                 "shares": {name: float(share) for name, share in one.shares.items()},
                 "entries": [entry._asdict() for entry in one.entries],
             }
-            for one in found
+            for one in answer
         ]
         return JSONResponse({"explanations": json.loads(json.dumps(words, default=float))})
 
     async def rank(self, request: Request) -> Response:
         body = decode(await request.body(), Rank)
-        found = await self._workers.run(request, lambda gone: self._service.rank(body, gone))
-        return JSONResponse({"ranked": [one._asdict() for one in found]})
+        answer = await self._workers.run(request, lambda gone: self._service.rank(body, gone))
+        return JSONResponse({"ranked": [one._asdict() for one in answer]})
 
     # Documents
 

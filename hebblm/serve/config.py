@@ -83,9 +83,9 @@ class ServeOptions:
     @property
     def names(self) -> frozenset[str]:
         """Names that a request may give for the server."""
-        own = {"localhost", "127.0.0.1", "::1", self.host.lower()}
-        own |= {name.lower() for name in self.allowed_hosts}
-        return frozenset(own - {"0.0.0.0", "::"})
+        names = {"localhost", "127.0.0.1", "::1", self.host.lower()}
+        names |= {name.lower() for name in self.allowed_hosts}
+        return frozenset(names - {"0.0.0.0", "::"})
 
 
 def is_loopback(host: str) -> bool:

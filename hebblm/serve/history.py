@@ -101,11 +101,11 @@ class LearnedHistory:
 
 def present(items: Sequence[Item]) -> dict[str, Learned | None]:
     """Return the last item of each document, in the order of reading; None if it is forgotten."""
-    found: dict[str, Learned | None] = {}
+    latest: dict[str, Learned | None] = {}
     for item in items:
-        found.pop(item.name, None)
-        found[item.name] = item if isinstance(item, Learned) else None
-    return found
+        latest.pop(item.name, None)
+        latest[item.name] = item if isinstance(item, Learned) else None
+    return latest
 
 
 def sync_folder(folder: Path) -> None:

@@ -188,8 +188,8 @@ class Memory:
             if self._waiting.empty() or time.monotonic() - shown > PUBLISHED:
                 self.published = self._snapshot()
                 shown = time.monotonic()
-                for each in learned:
-                    each.set_result(None)
+                for future in learned:
+                    future.set_result(None)
                 learned = []
             self._unsaved += 1
             if self._unsaved >= SAVED and self._waiting.empty():

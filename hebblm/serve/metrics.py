@@ -26,17 +26,17 @@ class Metrics:
         self._memories, self._waiting = memories, waiting
         self.registry = CollectorRegistry()
 
-        def made(kind: Any, name: str, about: str, labels: Iterable[str], **more: Any) -> Any:
+        def metric(kind: Any, name: str, about: str, labels: Iterable[str], **more: Any) -> Any:
             return kind(f"hebblm_{name}", about, [*labels], registry=self.registry, **more)
 
-        self.requests = made(Counter, "requests", "Requests answered", ("route", "status"))
-        self.tokens = made(Counter, "tokens", "Tokens read, drawn and learned", ("kind",))
-        self.seconds = made(
+        self.requests = metric(Counter, "requests", "Requests answered", ("route", "status"))
+        self.tokens = metric(Counter, "tokens", "Tokens read, drawn and learned", ("kind",))
+        self.seconds = metric(
             Histogram, "request_seconds", "Time of a request", ("route",), buckets=LATENCIES
         )
-        self._entries = made(Gauge, "entries", "Entries of a memory", ("memory",))
-        self._documents = made(Gauge, "documents", "Documents of a memory", ("memory",))
-        self._in_work = made(Gauge, "in_work", "Requests that are answered or wait", ())
+        self._entries = metric(Gauge, "entries", "Entries of a memory", ("memory",))
+        self._documents = metric(Gauge, "documents", "Documents of a memory", ("memory",))
+        self._in_work = metric(Gauge, "in_work", "Requests that are answered or wait", ())
 
     def learned(self, tokens: int) -> None:
         """Count the tokens of a document."""

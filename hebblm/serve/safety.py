@@ -72,8 +72,11 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                own = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
-                message["headers"] = [*message.get("headers", ()), *own]
+                safe = [
+                    (b"x-content-type-options", b"nosniff"),
+                    (b"cache-control", b"no-store"),
+                ]
+                message["headers"] = [*message.get("headers", ()), *safe]
             await send(message)
 
         try:

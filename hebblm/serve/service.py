@@ -120,7 +120,7 @@ class Service:
 
         def work() -> Suggestions:
             with published.seats.take(self._ids(published, context)) as seat:
-                found = suggest(
+                answer = suggest(
                     seat.session,
                     context,
                     body.n + len(folded),
@@ -128,8 +128,8 @@ class Service:
                     budget=body.budget,
                     beginning=seat,
                 )
-            kept = [one for one in found if one.word.casefold() not in folded]
-            return Suggestions(kept[: body.n], found.bound, exact=found.exact)
+            kept = [one for one in answer if one.word.casefold() not in folded]
+            return Suggestions(kept[: body.n], answer.bound, exact=answer.exact)
 
         return self.turns.call(work, gone)
 
@@ -141,7 +141,7 @@ class Service:
 
         def work() -> list[Explanation]:
             with published.seats.take(self._ids(published, context)) as seat:
-                found = explain(
+                answer = explain(
                     seat.session,
                     published.laid,
                     context,
@@ -150,7 +150,7 @@ class Service:
                     budget=body.budget,
                     beginning=seat,
                 )
-            return [one for one in found if one.word.casefold() not in folded][: body.n]
+            return [one for one in answer if one.word.casefold() not in folded][: body.n]
 
         return self.turns.call(work, gone)
 
@@ -184,8 +184,8 @@ class Service:
     def tokenize(self, prompt: str, *, special: bool) -> list[int]:
         """Return the ids of a text."""
         if special and self.tokenizer is not None:
-            found: list[int] = self.tokenizer.encode(prompt, verbose=False)
-            return found
+            answer: list[int] = self.tokenizer.encode(prompt, verbose=False)
+            return answer
         vocabulary = self.memories.get(DEFAULT).published.seats.session.vocabulary
         return list(vocabulary.encode(prompt, include=False).ids)
 

@@ -16,20 +16,20 @@ def texts_of(session: ReaderSession, ids: Sequence[int]) -> list[str]:
     """
     pieces, vocabulary = session.pieces, session.vocabulary
     if pieces is None:
-        found, fresh = [], True
+        texts, fresh = [], True
         for index in ids:
             line_ends = index == vocabulary.start
             word = "\n" if line_ends else vocabulary[index]
-            found.append(word if fresh or line_ends else f" {word}")
+            texts.append(word if fresh or line_ends else f" {word}")
             fresh = line_ends
-        return found
+        return texts
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    found = [decoder.decode(pieces.data[index]) for index in ids]
-    if found:
-        found[-1] += decoder.decode(b"", final=True) if len(found) == len(ids) else ""
-        if pieces.blank_first and found[0].startswith(" "):
-            found[0] = found[0].removeprefix(" ")
-    return found
+    texts = [decoder.decode(pieces.data[index]) for index in ids]
+    if texts:
+        texts[-1] += decoder.decode(b"", final=True) if len(texts) == len(ids) else ""
+        if pieces.blank_first and texts[0].startswith(" "):
+            texts[0] = texts[0].removeprefix(" ")
+    return texts
 
 
 def names_of(session: ReaderSession, ids: Sequence[int]) -> list[str]:
@@ -38,7 +38,7 @@ def names_of(session: ReaderSession, ids: Sequence[int]) -> list[str]:
     It is the token's text; bytes that are no whole character are written as such.
     """
     pieces, vocabulary = session.pieces, session.vocabulary
-    found: list[str] = []
+    texts: list[str] = []
     for index in ids:
         if pieces is None:
             name = "\n" if index == vocabulary.start else f" {vocabulary[index]}"
@@ -49,5 +49,5 @@ def names_of(session: ReaderSession, ids: Sequence[int]) -> list[str]:
                 name = "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
             else:
                 name = text.text
-        found.append(f"token_id:{index}" if name in found else name)
-    return found
+        texts.append(f"token_id:{index}" if name in texts else name)
+    return texts

@@ -83,7 +83,7 @@ class Watching:
         if not present:
             return
         for document in self._memory.published.documents:
-            here = Path(document.name).is_relative_to(self._folder)
-            if here and document.name not in present:
+            in_folder = Path(document.name).is_relative_to(self._folder)
+            if in_folder and document.name not in present:
                 self._seen.pop(document.name, None)
                 self._memory.forget(document.name)
