@@ -6,8 +6,13 @@ else: on a GPU, in float64, without numba.
 
 from __future__ import annotations
 
-from hebblm.kernels.forms import FORMS, VARIABLE, description, form, is_compiled, tell_with
-from hebblm.kernels.tensors import NewtonProblem, growths, newton, row_statistics, takes
+from typing import TYPE_CHECKING
+
+from hebblm.runtime.lazy import lazily
+
+if TYPE_CHECKING:
+    from hebblm.kernels.forms import FORMS, VARIABLE, description, form, is_compiled, tell_with
+    from hebblm.kernels.tensors import NewtonProblem, growths, newton, row_statistics, takes
 
 __all__ = [
     "FORMS",
@@ -22,3 +27,6 @@ __all__ = [
     "takes",
     "tell_with",
 ]
+
+if not TYPE_CHECKING:  # the type checker still reports a name that does not exist
+    __getattr__ = lazily(__name__, "forms", "tensors")

@@ -25,15 +25,13 @@ _lock = Lock()
 
 @cache
 def form() -> str:
-    """Return the form that this process computes in: ``$HEBBLM_KERNELS``, or the fastest one.
+    """Return the form that this process computes in: ``$HEBBLM_KERNELS``, or plain torch.
 
     Raises:
         UserError: an unknown form, or a compiled one without numba.
     """
-    wanted = os.environ.get(VARIABLE) or None
+    wanted = os.environ.get(VARIABLE) or "torch"
     installed = find_spec("numba") is not None
-    if wanted is None:
-        wanted = FORMS[0] if installed else "torch"
     if wanted not in FORMS:
         raise UserError(f"{VARIABLE}={wanted} is no form; choose {', '.join(FORMS)}")
     if wanted != "torch" and not installed:

@@ -32,7 +32,7 @@ def row_statistics(logits: Tensor) -> tuple[Tensor, Tensor]:
     nats, and the favourite (N,) int64.
     """
     stats = logits.new_empty(len(logits), 3)
-    favorite = torch.empty(len(logits), dtype=torch.int64)
+    favorite = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
     arrays = _array(logits), _array(stats), _array(favorite)
     _each(compiled("rows").row_statistics, arrays, len(logits))
     return stats, favorite
@@ -61,7 +61,7 @@ def growths(
         targets: (N,) int64.
         weights: (N, W).
     """
-    grown = torch.empty(weights.shape, dtype=torch.float64)
+    grown = torch.empty(weights.shape, dtype=torch.float64, device=logits.device)
     of_targets = logits.new_empty(len(logits))
     arrays = tuple(
         map(_array, (logits, normalizers, classes, log_p, change, tails, targets, weights))
@@ -116,10 +116,10 @@ def newton(
     The tail's are its move x, the least t, t, the sums of q^2, q^3 and q^4, and the largest q.
     """
     count, like = len(problem.hidden), problem.logits
-    classes = torch.empty(count, problem.most, dtype=torch.int64)
+    classes = torch.empty(count, problem.most, dtype=torch.int64, device=like.device)
     log_p, change = like.new_empty(2, count, problem.most)
     tails = like.new_empty(count, 7)
-    loss_increased = torch.empty(count, dtype=torch.bool)
+    loss_increased = torch.empty(count, dtype=torch.bool, device=like.device)
     bias = like.new_empty(0) if problem.bias is None else problem.bias
     bits = _bits_of(problem.weight) if _is_half(problem.hidden) else None
     arrays = (

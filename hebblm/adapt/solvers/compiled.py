@@ -110,7 +110,8 @@ def _gathered(
     if isinstance(neighbors, Neighbors):
         keys = neighbors.keys[rows].to(dtype)
     else:
-        everything = torch.arange(len(neighbors.values))
+        everything = torch.arange(len(neighbors.values), device=neighbors.values.device)
         keys = neighbors.keys(everything[rows], dtype)
     flat = keys.reshape(count * k, keys.shape[2])
-    return torch.arange(count * k).view(count, k), flat, flat[:0]
+    ids = torch.arange(count * k, device=flat.device).view(count, k)
+    return ids, flat, flat[:0]

@@ -16,6 +16,7 @@ from hebblm.adapt.methods.mbpa import Mbpa, MbpaAbsoluteConfig, MbpaConfig
 from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory
+from hebblm.memory.found import Found
 from hebblm.types import Neighbors
 
 from ...support import toy
@@ -28,9 +29,9 @@ class CountingMemory(FlatMemory):
         super().__init__(toy.DIM)
         self.searches = self.added = 0
 
-    def search(self, queries: Tensor, k: int) -> Neighbors:
+    def find(self, queries: Tensor, k: int) -> Found:
         self.searches += 1
-        return super().search(queries, k)
+        return super().find(queries, k)
 
     def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
         self.added += len(values)
