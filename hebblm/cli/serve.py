@@ -114,7 +114,7 @@ def _serve(config: ServeConfig, options: ServeOptions, listening: object) -> Non
     from hebblm.serve.metrics import Metrics
     from hebblm.serve.run import run
     from hebblm.serve.service import Service
-    from hebblm.serve.watching import Watching
+    from hebblm.serve.watching import WatchedFolder
     from hebblm.serve.work import Workers
 
     name = config.name or config.model.name
@@ -141,7 +141,7 @@ def _serve(config: ServeConfig, options: ServeOptions, listening: object) -> Non
     services.append(service)
     watching = None
     if config.watch is not None:
-        watching = Watching(service.memory(None), config.watch)
+        watching = WatchedFolder(service.memory(None), config.watch)
     port = listening.getsockname()[1]  # type: ignore[attr-defined]
     host = f"[{options.host}]" if ":" in options.host else options.host
     address = f"http://{host}:{port}"

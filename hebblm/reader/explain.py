@@ -18,7 +18,7 @@ from hebblm.adapt.methods.predictor import Predictor
 from hebblm.memory.ngram_rows import NGramRows
 from hebblm.online.expected import Expected
 from hebblm.reader.history import WrittenSpan
-from hebblm.reader.own_text import Beginning
+from hebblm.reader.own_text import TextStart
 from hebblm.reader.session import ReaderSession
 from hebblm.reader.spans import WrittenText
 from hebblm.reader.suggest import expected_words
@@ -116,7 +116,7 @@ def explain(
     *,
     typed: str,
     budget: int | None,
-    beginning: Beginning | None,
+    beginning: TextStart | None,
 ) -> list[Explanation]:
     """Return explanations of the words that :func:`~hebblm.reader.suggest.suggest` suggests; see
     :meth:`hebblm.Reader.explain`.

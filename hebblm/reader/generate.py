@@ -25,7 +25,7 @@ from hebblm.online.expected import begins_with
 from hebblm.online.prompts import Prompt, spelled
 from hebblm.reader.drafts import Ahead
 from hebblm.reader.inputs import check_text
-from hebblm.reader.own_text import Beginning, OwnText, standing_after
+from hebblm.reader.own_text import OwnText, TextStart, standing_after
 from hebblm.reader.session import Continuations, ReaderSession
 
 
@@ -69,7 +69,7 @@ def generate(
     session: ReaderSession,
     prompt: str,
     wanted: Wanted,
-    beginning: Beginning | None,
+    beginning: TextStart | None,
     allowed: Callable[[Answer], Answer] = lambda answer: answer,
 ) -> Iterator[Drawn]:
     """Draw the text after a prompt; see :meth:`hebblm.Reader.generate`.
@@ -113,7 +113,7 @@ def generate(
 
 @torch.no_grad()
 def complete(
-    beginning: Beginning, ids: Sequence[int], wanted: Wanted, answer: Answer
+    beginning: TextStart, ids: Sequence[int], wanted: Wanted, answer: Answer
 ) -> Iterator[Drawn]:
     """Draw the text after ids (T,) with nothing before them; see :meth:`hebblm.Reader.complete`.
 
@@ -209,7 +209,7 @@ def _start(
     text: str,
     wanted: Wanted,
     choose: Callable[[Tensor], int],
-    beginning: Beginning | None,
+    beginning: TextStart | None,
 ) -> _Start:
     """Return where the answer to a prompt begins.
 

@@ -136,7 +136,7 @@ class OwnText:
             context.stream_states = before
 
 
-class Beginning:
+class TextStart:
     """The beginning of a text, where a session stands: a question there is a text of its own.
 
     Args:
@@ -162,7 +162,7 @@ class Beginning:
 
 @contextmanager
 def standing_after(
-    session: ReaderSession, ids: Tensor, beginning: Beginning | None
+    session: ReaderSession, ids: Tensor, beginning: TextStart | None
 ) -> Iterator[tuple[EvalBatch, Continuations]]:
     """Stand after tokens (N,), where the first was read before: give the query there, and the
     expectation.

@@ -47,7 +47,7 @@ from hebblm.reader.inputs import (
     pieces_of,
     reported,
 )
-from hebblm.reader.own_text import Beginning
+from hebblm.reader.own_text import TextStart
 from hebblm.reader.predict import predict, text_log_probs
 from hebblm.reader.replay import check_still, read_again, without_documents, without_word
 from hebblm.reader.rerank import RankedText, rank
@@ -373,9 +373,9 @@ class Reader:
         return losses
 
     @property
-    def _beginning(self) -> Beginning | None:
+    def _beginning(self) -> TextStart | None:
         """The beginning of a text, if the reader stands at one."""
-        return Beginning(self.session) if self.journal.begins else None
+        return TextStart(self.session) if self.journal.begins else None
 
     @contextmanager
     def _without_rowless_words(self) -> Iterator[None]:
@@ -579,7 +579,7 @@ class Reader:
                 steps = iter([*generate(self.session, prompt, wanted, self._beginning)])
             else:
                 session = self.session.snapshot()
-                steps = generate(session, prompt, wanted, Beginning(session))
+                steps = generate(session, prompt, wanted, TextStart(session))
         yield from steps
 
     def complete(
@@ -619,7 +619,7 @@ class Reader:
                 raise UserError("there are no ids to go on from; give at least one")
             answer = Answer(self.vocabulary)
             with self.session.at_text_start():
-                steps = complete(Beginning(self.session), known, wanted, answer)
+                steps = complete(TextStart(self.session), known, wanted, answer)
                 return "".join(step.text for step in steps)
 
     def rank(

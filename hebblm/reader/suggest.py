@@ -14,7 +14,7 @@ from hebblm.online.expected import Expected, Suggestion, Suggestions, most_proba
 from hebblm.online.prompts import Prompt
 from hebblm.online.word_beam import FoundWords, words_ahead
 from hebblm.reader.inputs import check_text
-from hebblm.reader.own_text import Beginning, standing_after
+from hebblm.reader.own_text import TextStart, standing_after
 from hebblm.reader.session import ReaderSession
 
 
@@ -25,7 +25,7 @@ def suggest(
     *,
     typed: str,
     budget: int | None,
-    beginning: Beginning | None,
+    beginning: TextStart | None,
 ) -> Suggestions:
     """Return the n most probable next words; see :meth:`hebblm.Reader.suggest`.
 
@@ -53,7 +53,7 @@ def expected_words(
     *,
     typed: str = "",
     budget: int | None = None,
-    beginning: Beginning | None,
+    beginning: TextStart | None,
 ) -> tuple[EvalBatch, FoundWords]:
     """Return the query after a context, and the n words that are expected there; see
     :func:`suggest`.

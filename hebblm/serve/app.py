@@ -33,11 +33,11 @@ from hebblm.serve.answers import (
     joined,
 )
 from hebblm.serve.bodies import (
-    Block,
+    BlockBody,
     Chat,
     Completion,
     Detokenize,
-    Document,
+    DocumentBody,
     DocumentName,
     Drawing,
     Feedback,
@@ -48,7 +48,7 @@ from hebblm.serve.bodies import (
 )
 from hebblm.serve.config import ServeOptions
 from hebblm.serve.errors import ApiError
-from hebblm.serve.memories import Memory
+from hebblm.serve.memories import NamedMemory
 from hebblm.serve.metrics import Metrics
 from hebblm.serve.safety import Guard
 from hebblm.serve.service import Service, counted, pieces_of
@@ -324,7 +324,7 @@ class Server:
         )
 
     async def add_document(self, request: Request) -> Response:
-        body = decode(await request.body(), Document)
+        body = decode(await request.body(), DocumentBody)
         if len(body.text.encode(errors="replace")) > self._service.limits.document:
             raise ApiError(
                 413, f"a document has at most {self._service.limits.document} bytes", "text"
@@ -332,7 +332,7 @@ class Server:
         return await self._learn(await self._opened(body.memory), body.text, body.name, body.wait)
 
     async def _learn(
-        self, memory: Memory, text: str, name: str | None, wait: bool, **more: Any
+        self, memory: NamedMemory, text: str, name: str | None, wait: bool, **more: Any
     ) -> Response:
         name, done = await anyio.to_thread.run_sync(memory.learn, text, name)
         if wait:
@@ -371,12 +371,12 @@ class Server:
         return await self._block(request, allow=True)
 
     async def _block(self, request: Request, *, allow: bool) -> Response:
-        body = decode(await request.body(), Block)
+        body = decode(await request.body(), BlockBody)
         memory = await self._opened(body.memory)
         await anyio.to_thread.run_sync(lambda: memory.block(body.words, allow=allow))
         return JSONResponse({"memory": memory.name, "words": list(memory.blocked)})
 
-    async def _opened(self, name: str | None) -> Memory:
+    async def _opened(self, name: str | None) -> NamedMemory:
         """Return a memory; one that is opened takes a while."""
         return await anyio.to_thread.run_sync(self._service.memory, name)
 

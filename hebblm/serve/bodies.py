@@ -226,7 +226,7 @@ class Rank(Body, kw_only=True):
     weight: float = 1.0
 
 
-class Document(msgspec.Struct, kw_only=True):
+class DocumentBody(msgspec.Struct, kw_only=True):
     """Body of ``POST`` and ``PUT`` of ``/v1/documents``.
 
     Args:
@@ -270,7 +270,7 @@ class Feedback(msgspec.Struct, kw_only=True):
     wait: bool = True
 
 
-class Block(msgspec.Struct, kw_only=True):
+class BlockBody(msgspec.Struct, kw_only=True):
     """Body of ``POST`` and ``DELETE`` of ``/v1/block``."""
 
     words: list[Text]

@@ -17,7 +17,7 @@ from hebblm.errors import UserError
 from hebblm.io.files import write_bytes
 
 
-class Learned(msgspec.Struct, frozen=True, tag="learned"):
+class LearnedText(msgspec.Struct, frozen=True, tag="learned"):
     """A document; it replaces an earlier one of that name."""
 
     name: str
@@ -31,7 +31,7 @@ class Forgotten(msgspec.Struct, frozen=True, tag="forgotten"):
     name: str
 
 
-Item = Learned | Forgotten
+Item = LearnedText | Forgotten
 
 
 class LearnedHistory:
@@ -99,12 +99,12 @@ class LearnedHistory:
         os.fsync(self._file.fileno())
 
 
-def present(items: Sequence[Item]) -> dict[str, Learned | None]:
+def present(items: Sequence[Item]) -> dict[str, LearnedText | None]:
     """Return the last item of each document, in the order of reading; None if it is forgotten."""
-    latest: dict[str, Learned | None] = {}
+    latest: dict[str, LearnedText | None] = {}
     for item in items:
         latest.pop(item.name, None)
-        latest[item.name] = item if isinstance(item, Learned) else None
+        latest[item.name] = item if isinstance(item, LearnedText) else None
     return latest
 
 

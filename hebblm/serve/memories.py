@@ -24,7 +24,7 @@ from hebblm.runtime.progress import log
 from hebblm.serve.blocked import BlockedWords, folder_of
 from hebblm.serve.config import Limits
 from hebblm.serve.errors import ApiError
-from hebblm.serve.history import Forgotten, Learned, LearnedHistory, present
+from hebblm.serve.history import Forgotten, LearnedHistory, LearnedText, present
 from hebblm.serve.seats import Seats
 
 DEFAULT = "default"
@@ -58,7 +58,7 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class MemoryFolders:
     """Where a memory is kept.
 
     Args:
@@ -70,7 +70,7 @@ class Places:
     extras: Path
 
 
-class Memory:
+class NamedMemory:
     """A memory that learns from documents in a thread of its own.
 
     Args:
@@ -88,7 +88,7 @@ class Memory:
         self,
         name: str,
         opens: Opens,
-        places: Places | None,
+        places: MemoryFolders | None,
         limits: Limits,
         counted: Callable[[int], None] = lambda tokens: None,
     ) -> None:
@@ -106,7 +106,7 @@ class Memory:
         self._unsaved = len(self._history.items) if self._history is not None else 0
         self._replay()
         self.published = self._snapshot()
-        self._waiting: Queue[tuple[Learned | Forgotten, Future[None]]] = Queue(limits.learning)
+        self._waiting: Queue[tuple[LearnedText | Forgotten, Future[None]]] = Queue(limits.learning)
         self._thread = threading.Thread(target=self._work, name=f"learn {name}", daemon=True)
         self._thread.start()
 
@@ -131,7 +131,7 @@ class Memory:
         check_text(text)
         if not text.strip():
             raise UserError("the document has no text; give some")
-        return name, self._keep(Learned(name, now, text))
+        return name, self._keep(LearnedText(name, now, text))
 
     def forget(self, name: str) -> Future[None]:
         """Forget a document.
@@ -145,12 +145,12 @@ class Memory:
         return self._keep(Forgotten(name))
 
     @property
-    def waiting(self) -> tuple[Learned | Forgotten, ...]:
+    def waiting(self) -> tuple[LearnedText | Forgotten, ...]:
         """What is kept but not learned yet."""
         with self._waiting.mutex:
             return tuple(item for item, _ in self._waiting.queue)
 
-    def _keep(self, item: Learned | Forgotten) -> Future[None]:
+    def _keep(self, item: LearnedText | Forgotten) -> Future[None]:
         done: Future[None] = Future()
         with self._writing:
             if self._waiting.full():
@@ -195,11 +195,11 @@ class Memory:
             if self._unsaved >= SAVED and self._waiting.empty():
                 self.save()
 
-    def _apply(self, item: Learned | Forgotten) -> None:
+    def _apply(self, item: LearnedText | Forgotten) -> None:
         reader, names = self.reader, {document.name for document in self.reader.documents()}
         if item.name in names:
             reader.forget(item.name, progress=self._between)
-        if isinstance(item, Learned):
+        if isinstance(item, LearnedText):
             reader.begin()
             reader.journal.time = item.read
             self._partly = True
@@ -211,9 +211,9 @@ class Memory:
             self._partly = False
         reader.begin()
 
-    def _drop(self, item: Learned | Forgotten) -> None:
+    def _drop(self, item: LearnedText | Forgotten) -> None:
         """Forget a document that could not be learned, so that no start tries it again."""
-        if self._history is not None and isinstance(item, Learned):
+        if self._history is not None and isinstance(item, LearnedText):
             with self._writing:
                 self._history.append(Forgotten(item.name))
         names = {document.name for document in self.reader.documents()}
@@ -306,13 +306,13 @@ class Memories:
     ) -> None:
         self._opens, self._folder, self._limits, self._counted = opens, folder, limits, counted
         self._lock = threading.Lock()
-        self._open: dict[str, Memory] = {}
+        self._open: dict[str, NamedMemory] = {}
         unadapted = base()
         unadapted.begin()
         self.base = Published(Seats(unadapted.session.snapshot()), (), (), 0)
         self.get(DEFAULT)
 
-    def get(self, name: str) -> Memory:
+    def get(self, name: str) -> NamedMemory:
         """Return a memory; it is opened, or made, if nobody asked for it before.
 
         Raises:
@@ -330,11 +330,11 @@ class Memories:
                 )
             if len(self._open) >= self._limits.memories:
                 raise ApiError(429, f"{self._limits.memories} memories are open already")
-            memory = Memory(name, self._opens, self._places(name), self._limits, self._counted)
+            memory = NamedMemory(name, self._opens, self._places(name), self._limits, self._counted)
             self._open[name] = memory
             return memory
 
-    def opened(self) -> list[Memory]:
+    def opened(self) -> list[NamedMemory]:
         """Return the memories that are open."""
         with self._lock:
             return [*self._open.values()]
@@ -343,12 +343,12 @@ class Memories:
         for memory in self.opened():
             memory.close()
 
-    def _places(self, name: str) -> Places | None:
+    def _places(self, name: str) -> MemoryFolders | None:
         if self._folder is None:
             return None
         if (self._folder / READER).is_file():  # of hebblm-read, or of Reader.save
             extras = folder_of(self._folder)
             if name == DEFAULT:
-                return Places(self._folder, extras)
-            return Places(extras / name / SAVED_READER, extras / name)
-        return Places(self._folder / name / SAVED_READER, self._folder / name)
+                return MemoryFolders(self._folder, extras)
+            return MemoryFolders(extras / name / SAVED_READER, extras / name)
+        return MemoryFolders(self._folder / name / SAVED_READER, self._folder / name)

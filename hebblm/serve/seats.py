@@ -10,13 +10,13 @@ from threading import Lock
 
 from hebblm.models.base import State
 from hebblm.models.huggingface.model import HuggingFaceModel
-from hebblm.reader.own_text import Beginning, OwnText
+from hebblm.reader.own_text import OwnText, TextStart
 from hebblm.reader.session import ReaderSession
 
 PLACES = 8  # states that a recurrent model keeps of one text
 
 
-class Seat(Beginning):
+class Seat(TextStart):
     """The beginning of a text, with the text of the last question.
 
     A question about the same text goes on from what they share: a model with attention keeps keys

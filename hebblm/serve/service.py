@@ -20,7 +20,7 @@ from hebblm.serve.answers import Completions, Piece, Turns, Usage
 from hebblm.serve.bodies import Body, Completion, Rank, Suggest
 from hebblm.serve.config import Limits
 from hebblm.serve.errors import ApiError, refused
-from hebblm.serve.memories import BASE, DEFAULT, Memories, Memory, Published
+from hebblm.serve.memories import BASE, DEFAULT, Memories, NamedMemory, Published
 
 
 class Service:
@@ -75,7 +75,7 @@ class Service:
         others = [memory.name for memory in self.memories.opened() if memory.name != DEFAULT]
         return [self.name, f"{self.name}:{BASE}", *(f"{self.name}:{name}" for name in others)]
 
-    def memory(self, name: str | None) -> Memory:
+    def memory(self, name: str | None) -> NamedMemory:
         return self.memories.get(name or DEFAULT)
 
     def asked(self, body: Body, model: str | None = None) -> tuple[Published, tuple[str, ...]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from hebblm.errors import UserError
 from hebblm.runtime.progress import log
 from hebblm.serve.errors import ApiError
-from hebblm.serve.memories import Memory
+from hebblm.serve.memories import NamedMemory
 from hebblm.text.formats import is_text
 from hebblm.text.sources import TextFile, pieces, text_files
 
@@ -18,7 +18,7 @@ Stamp = tuple[int, int]
 """Time of change and size of a file."""
 
 
-class Watching:
+class WatchedFolder:
     """Reads new and changed files of a folder, and forgets those that were deleted.
 
     A file whose folder is empty or gone is kept: a disk may not be mounted.
@@ -28,7 +28,7 @@ class Watching:
         folder: of texts.
     """
 
-    def __init__(self, memory: Memory, folder: Path) -> None:
+    def __init__(self, memory: NamedMemory, folder: Path) -> None:
         self._memory, self._folder = memory, folder.absolute()
         self._seen: dict[str, Stamp] = {}
         self._stopping = threading.Event()

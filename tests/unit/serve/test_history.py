@@ -14,11 +14,11 @@ pytest.importorskip("starlette")
 
 from hebblm.serve.config import Limits, ServeOptions, read_key
 from hebblm.serve.errors import ApiError
-from hebblm.serve.history import Forgotten, Learned, LearnedHistory, present
-from hebblm.serve.memories import HISTORY, Memory, Places
+from hebblm.serve.history import Forgotten, LearnedHistory, LearnedText, present
+from hebblm.serve.memories import HISTORY, MemoryFolders, NamedMemory
 from hebblm.serve.safety import Rates
 
-ITEMS = [Learned("a", "1", "one"), Learned("b", "2", "zwei\n東京"), Forgotten("a")]
+ITEMS = [LearnedText("a", "1", "one"), LearnedText("b", "2", "zwei\n東京"), Forgotten("a")]
 
 
 def test_every_cut_of_the_file_leaves_the_items_before_it(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_line_that_was_changed_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_last_word_on_a_document_holds() -> None:
-    items = [*ITEMS, Learned("b", "3", "three"), Learned("a", "4", "four")]
+    items = [*ITEMS, LearnedText("b", "3", "three"), LearnedText("a", "4", "four")]
     assert present(ITEMS) == {"b": ITEMS[1], "a": None}
     assert list(present(items).items()) == [("b", items[3]), ("a", items[4])]
 
@@ -59,12 +59,14 @@ def words() -> hebblm.LanguageModel:
     return hebblm.load("tiny-pydoc-raw", device="cpu")
 
 
-def opened(words: hebblm.LanguageModel, folder: Path, **limits: int) -> Memory:
-    places = Places(folder / "reader", folder)
-    return Memory("m", lambda saved: words.reader("best", memory=saved), places, Limits(**limits))
+def opened(words: hebblm.LanguageModel, folder: Path, **limits: int) -> NamedMemory:
+    places = MemoryFolders(folder / "reader", folder)
+    return NamedMemory(
+        "m", lambda saved: words.reader("best", memory=saved), places, Limits(**limits)
+    )
 
 
-def names(memory: Memory) -> list[str]:
+def names(memory: NamedMemory) -> list[str]:
     return [document.name for document in memory.published.documents]
 
 

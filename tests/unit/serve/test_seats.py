@@ -12,7 +12,7 @@ from hebblm.models.huggingface.base import HuggingFaceBase
 
 pytest.importorskip("starlette")
 
-from hebblm.reader.own_text import Beginning
+from hebblm.reader.own_text import TextStart
 from hebblm.reader.suggest import suggest
 from hebblm.serve.seats import Seat, Seats
 
@@ -45,7 +45,7 @@ def test_a_text_goes_on_from_what_it_shares_with_the_one_before(reader: hebblm.R
     seat = Seat(session.another())
     for context in CONTEXTS:
         ids = session.ids(context).tolist()
-        with seat.text(ids) as kept, Beginning(session.another()).text(ids) as fresh:
+        with seat.text(ids) as kept, TextStart(session.another()).text(ids) as fresh:
             assert kept.ids == fresh.ids == ids
             torch.testing.assert_close(kept.log_probs(0), fresh.log_probs(0), atol=2e-3, rtol=0)
 
@@ -93,7 +93,7 @@ def test_what_is_learned_later_does_not_change_a_snapshot(reader: hebblm.Reader)
     ids = session.ids("the end of the").tolist()
 
     def asked() -> torch.Tensor:
-        with Beginning(session.another()).text(ids) as text:
+        with TextStart(session.another()).text(ids) as text:
             return text.log_probs(0)
 
     before = asked()
