@@ -248,9 +248,7 @@ def choosing(prog: str, subcommands: Mapping[str, Main]) -> Main:
     def main(argv: list[str] | None = None) -> int:
         name, *rest = (sys.argv[1:] if argv is None else argv) or [""]
         if name in ("-h", "--help"):
-            print(
-                f"usage: {prog} {{{','.join(subcommands)}}} [options]\n\neach has its own --help:"
-            )
+            print(f"usage: {prog} SUBCOMMAND [options]\n\neach has its own --help:")
             for known, command in subcommands.items():
                 about = textwrap.wrap(command.__doc__ or "", 66)
                 print(

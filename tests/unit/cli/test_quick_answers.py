@@ -62,7 +62,7 @@ AT_ONCE = {
     "tiny-pydoc",
     "report inspct x": "unknown subcommand 'inspct'; did you mean inspect?",
     "memory info nowhere": "nowhere does not exist; name the folder of a memory",
-    "main evla": "hebblm: error: unknown subcommand 'evla'; did you mean eval? choose read, eval, ",
+    "main evla": "hebblm: error: unknown subcommand 'evla'; did you mean eval? choose read, serve",
     "main --verison": "hebblm: error: unknown option '--verison'; did you mean --version?",
     "main eval --intra-domain ptb --mehtods lstm": "hebblm-eval: error: unknown option "
     "'--mehtods'; did you mean",
