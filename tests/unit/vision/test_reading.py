@@ -182,9 +182,9 @@ def test_methods_of_one_memory_share_its_search_and_one_adaptation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     searched, adapted = [], []
-    search, solve = FlatMemory.search, functional.mbpa_delta
+    search, solve = FlatMemory.find, functional.mbpa_delta
     monkeypatch.setattr(
-        FlatMemory, "search", lambda *given, **named: searched.append(1) or search(*given, **named)
+        FlatMemory, "find", lambda *given, **named: searched.append(1) or search(*given, **named)
     )
     monkeypatch.setattr(
         functional,
