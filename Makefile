@@ -65,11 +65,11 @@ $(VENV)/.created:
 
 # Editable, so that the models under data/ are found and a changed source needs no second installation.
 $(VENV)/.cpu: pyproject.toml | $(VENV)/.created
-	$(INSTALL) '.[cpu,fast]'
+	$(INSTALL) '.[cpu]'
 	@touch $@
 
 $(VENV)/.gguf: pyproject.toml | $(VENV)/.created
-	$(INSTALL) '.[cpu,fast,gguf]'
+	$(INSTALL) '.[cpu,gguf]'
 	@touch $(VENV)/.cpu $@
 
 $(VENV)/.test: pyproject.toml | $(VENV)/.created

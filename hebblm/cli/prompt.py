@@ -109,7 +109,7 @@ def lines_of(conversation: Conversation, save: Path) -> Iterator[str]:
             yield line.rstrip("\r\n")
         return
     if find_spec("prompt_toolkit") is None:
-        log("for history and Tab: pip install 'hebblm[prompt]'")
+        log("for history and Tab: pip install -e '.[prompt]' in the checkout")
         for line in sys.stdin:
             yield line.rstrip("\r\n")
         return

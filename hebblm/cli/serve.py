@@ -81,7 +81,7 @@ def _options(config: ServeConfig) -> ServeOptions:
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
         raise UserError(
-            f"{PROG} needs {', '.join(missing)}; install them by pip install 'hebblm[serve]'"
+            f"{PROG} needs {', '.join(missing)}; pip install -e '.[serve]' in the checkout"
         )
     from hebblm.serve.config import ServeOptions, read_key
 

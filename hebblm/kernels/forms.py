@@ -36,7 +36,7 @@ def form() -> str:
         raise UserError(f"{VARIABLE}={wanted} is no form; choose {', '.join(FORMS)}")
     if wanted != "torch" and not installed:
         raise UserError(
-            f"{VARIABLE}={wanted} needs numba; pip install 'hebblm[fast]', or choose "
+            f"{VARIABLE}={wanted} needs numba; pip install -e '.[fast]' in the checkout, or choose "
             f"{VARIABLE}=torch"
         )
     if wanted == "bfloat16" and not compiled("half").has_instruction():

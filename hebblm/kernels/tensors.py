@@ -151,8 +151,9 @@ def _array(tensor: Tensor) -> npt.NDArray[Any]:
 
 
 def _bits_of(weight: Tensor) -> npt.NDArray[np.int16] | None:
-    """Return a head's weights (V, D) in bfloat16, as bits in rows padded to 32 numbers; None if
-    they are not exact, or products are taken in float32.
+    """Return a head's weights (V, D) in bfloat16, as bits in rows padded to 32 numbers.
+
+    Returns None if bfloat16 does not hold them exactly, or if products are taken in float32.
     """
     if not uses_bfloat16():
         return None

@@ -33,7 +33,7 @@ class OwnText:
         self.session = session
         self.ids: list[int] = []
         self._every = min(session.update_every, STEP)
-        self._outside = int(begins)  # ids that are no words of the text
+        self._outside = int(begins)  # tokens before the text: its beginning
         self._states = torch.empty(0)  # (T, D) after each token
         # the state of the stream at the beginning of each interval so far
         self._marks: list[list[StreamState]] = [session.context.stream_states]

@@ -563,8 +563,8 @@ class Reader:
             max_new_tokens: number of tokens to draw.
             sampling: how each is drawn.
             until: strings that end the answer; the answer does not contain them.
-            top: number of most probable tokens that each step lists; None if the log-probabilities
-                of the steps are not asked for.
+            top: how many of the most probable tokens each step lists; None for steps without
+                log-probabilities.
 
         Yields:
             A step for each token with its adapted log-probability in nats, then one that draws none
@@ -616,7 +616,7 @@ class Reader:
         with turn(self):
             known = known_ids(self.vocabulary, ids, "row of ids")
             if not known:
-                raise UserError("there are no ids to go on from; give at least one")
+                raise UserError("the prompt has no ids; give at least one")
             answer = Answer(self.vocabulary)
             with self.session.at_text_start():
                 steps = complete(TextStart(self.session), known, wanted, answer)

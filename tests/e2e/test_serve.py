@@ -480,7 +480,7 @@ def test_without_the_extra_one_line_says_how_to_install_it(
     monkeypatch.setattr("hebblm.cli.serve.find_spec", lambda name: None)
     assert serve_main(["tiny-pydoc-raw"]) == 2
     error = capsys.readouterr().err
-    assert "pip install 'hebblm[serve]'" in error
+    assert "pip install -e '.[serve]' in the checkout" in error
     assert error.count("\n") == 1
 
 

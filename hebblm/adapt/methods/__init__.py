@@ -171,8 +171,9 @@ def unaliased(name: str) -> str:
 
 
 def check_methods(names: list[str], known: Collection[str] = METHODS, among: str = "") -> None:
-    """Refuse a method that is unknown or repeated; ``among`` names choices besides the known
-    methods.
+    """Refuse an unknown or repeated method.
+
+    ``among`` names further choices for the message.
     """
     for name in names:
         if name in ENSEMBLES and name not in known:

@@ -21,7 +21,7 @@ FLAGS: dict[str, Any] = {
 }
 """Options of every kernel."""
 F = np.float32
-I = np.int32  # noqa: E741 - beside F
+I = np.int32  # noqa: E741 - the pair of F
 BITS = F(1.44269504088896341)  # log2 e: logits in nats times this are in bits
 NATS = F(0.69314718055994531)
 SMALLEST = F(1.2e-38)  # a normal number

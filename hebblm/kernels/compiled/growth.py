@@ -32,8 +32,9 @@ def _on_classes(log_p, change, weight):
 
 @njit(**FLAGS)
 def _on_tail(row, normalizer, followed, moved, largest):
-    """Return ``sum p exp(x q)`` over the classes that are not followed, times 2 to minus the
-    largest exponent; ``moved`` is x / t.
+    """Return ``sum p exp(x q)`` over all classes but the followed ones; ``moved`` is x / t.
+
+    The sum is scaled by 2 to the power of minus the largest exponent.
     """
     total = 0.0
     for begin in range(0, len(row), PART):

@@ -179,7 +179,7 @@ def _tail(row, normalizer, classes, count, log_p, shares, tail):
         second += s2
         third += s3
         fourth += s4
-    # Numbers that are not below 0 are ordered as their bits are, whose maximum is vector code.
+    # Floats of at least 0 have the order of their bits, and a maximum of integers vectorises.
     high = Int(0)
     for v in range(len(shares)):
         bits = as_int(shares[v])
