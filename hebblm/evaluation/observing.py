@@ -52,12 +52,12 @@ class Observers:
         """Return the observers of a kind: that of the shared pass, then that over dynamic
         evaluation; empty if the option that makes them is not set.
         """
-        found = []
+        observers: list[Watcher] = []
         for watching in (self.shared, self.dynamic):
             for observer in watching.observers:
                 if isinstance(observer, kind):
-                    found.append(observer)
-        return found
+                    observers.append(observer)
+        return observers
 
     def guesses(self, scenario: Scenario) -> dict[str, Guesses]:
         """Return ranks and keystrokes of the suggestions by method; empty if not requested."""

@@ -131,6 +131,7 @@ def test_help_shows_defaults_and_the_example(capsys: pytest.CaptureFixture[str])
         "--max-tokens",
     ):
         assert words in shown, words
+    assert "class '" not in shown
 
 
 @pytest.mark.parametrize(
