@@ -10,8 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hebblm.cli.questions import BUDGET, Questions
+from hebblm.cli.questions import Questions
 from hebblm.errors import UserError
+from hebblm.online.effort import QUICK
 from hebblm.runtime.progress import log
 from hebblm.serve.blocked import BlockedWords, folder_of
 
@@ -102,7 +103,9 @@ class Conversation:
             return
         context, typed = split_typed(line)
         words = []
-        for word in self._reader.suggest(context, 5, typed=typed, budget=BUDGET):
+        for word in self._reader.suggest(
+            context, 5, typed=typed, budget=QUICK.budget, least=QUICK.least
+        ):
             if not self.blocked.hides(word.word):
                 words.append(word)
                 if word.insert_text:
