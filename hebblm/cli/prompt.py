@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hebblm.cli.questions import Questions
 from hebblm.errors import UserError
 from hebblm.online.effort import QUICK
+from hebblm.runtime.extras import install
 from hebblm.runtime.progress import log
 from hebblm.serve.blocked import BlockedWords, folder_of
 
@@ -127,7 +128,7 @@ def lines_of(conversation: Conversation, save: Path) -> Iterator[str]:
             yield line.rstrip("\r\n")
         return
     if find_spec("prompt_toolkit") is None:
-        log("for history and Tab: pip install -e '.[prompt]' in the checkout")
+        log(f"for history and Tab: {install('prompt')}")
         for line in sys.stdin:
             yield line.rstrip("\r\n")
         return
