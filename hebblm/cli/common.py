@@ -44,7 +44,8 @@ GONE = {  # options of the last release that no command has now, and what to do 
 }
 # Seconds that a rank waits before it prints an error that another rank may have printed, or surely
 # has: in that time the launcher of the ranks ends this one.
-GRACE, LOST = 5.0, 30.0
+GRACE = 5.0
+LOST = 30.0
 # A command takes its arguments as a list, or those of the process, and returns the exit status.
 Main = Callable[..., int]
 # Its body takes its options and the words that it was given, and returns the exit status, None for
@@ -84,7 +85,8 @@ def parse(
     a title, a text below it, and its fields. Keys that the dataclass does not have are refused, on
     the command line and in the file.
     """
-    epilog, hints = f"example:\n  {example}\n", get_type_hints(config)
+    epilog = f"example:\n  {example}\n"
+    hints = get_type_hints(config)
     parser = _Parser(
         prog=prog,
         description=description,
@@ -157,7 +159,8 @@ def _explained(
         if isinstance(cause, UserError):
             return cause
         cause = cause.__cause__ or cause.__context__
-    known, remedy = parser._option_string_actions, f"see {parser.prog} --help"
+    known = parser._option_string_actions
+    remedy = f"see {parser.prog} --help"
     for option in (item.partition("=")[0] for item in arguments if item.startswith("--")):
         if option.partition(".")[0] in known:
             continue
@@ -394,11 +397,11 @@ def _misfit(message: str, hints: Mapping[str, Any]) -> UserError | None:
     choices = [
         str(choice) for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)
     ]
-    return (
-        unknown(match[1].replace("_", " "), match[2], choices, f"choose {', '.join(choices)}")
-        if choices
-        else None
-    )
+    if choices:
+        return unknown(
+            match[1].replace("_", " "), match[2], choices, f"choose {', '.join(choices)}"
+        )
+    return None
 
 
 def _kinds(hint: Any) -> list[Any]:

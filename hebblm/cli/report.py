@@ -21,7 +21,8 @@ from hebblm.runtime.spelling import closest, unknown
 if TYPE_CHECKING:  # they load matplotlib, and are imported after the command line is checked
     from hebblm.report import Result, TokenLosses
 
-PROG, INSPECT = "hebblm-report", "inspect"
+PROG = "hebblm-report"
+INSPECT = "inspect"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,8 @@ def _report(config: ReportConfig, argv: list[str]) -> None:
         print_comparison(results, console)
         written = write_comparison(results, directory, formats=formats)
         for name, path, (result, losses) in zip(_file_names(labels), paths, loaded, strict=True):
-            place, run = directory / name, _folder(path)
+            place = directory / name
+            run = _folder(path)
             written += write_report(
                 result, place, formats=formats, tokens=losses, plotted=config.plotted, run=run
             )

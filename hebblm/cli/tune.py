@@ -99,11 +99,10 @@ def evaluation(config: TuneConfig, search: Search) -> str:
     """Return the command that evaluates the tuned scenario with the values found, and with those
     set by hand.
     """
-    methods = (
-        []
-        if config.methods is None
-        else ["--methods", ",".join(dict.fromkeys(("lstm", *named(config.methods))))]
-    )
+    if config.methods is None:
+        methods = []
+    else:
+        methods = ["--methods", ",".join(dict.fromkeys(("lstm", *named(config.methods))))]
     given = parse_settings(config.set).items()
     kept = [f"{name}={value}" for name, value in given if present_name(name) not in search.values]
     changes = ["--set", *kept] if kept else []

@@ -73,13 +73,11 @@ class Watch:
     ) -> None:
         from hebblm.reader.history import learned  # it loads torch
 
-        self._reader, self._folder, self._save, self._column, self._answer = (
-            reader,
-            folder,
-            save,
-            column,
-            answer,
-        )
+        self._reader = reader
+        self._folder = folder
+        self._save = save
+        self._column = column
+        self._answer = answer
         self._said: set[str] = set()  # lines that need no repeating
         self._seen: dict[str, tuple[int, int]] = {}  # time of change and size of a file, by name
         self._homes: dict[str, Home] = {}  # by name of a file, where it was when it was seen last
@@ -166,9 +164,11 @@ class Watch:
         """Return the files that are new or have changed since they were seen last, and note where
         all of them are.
         """
-        changed, homes = [], dict[Path, Home]()
+        changed = []
+        homes = dict[Path, Home]()
         for file in files:
-            folder, name = file.path.parent, str(file)
+            folder = file.path.parent
+            name = str(file)
             try:
                 now = file.path.stat()
                 homes[folder] = homes.get(folder) or {
@@ -211,7 +211,8 @@ class Watch:
             return False
         for folder in self._up(Path(name).parent):
             try:
-                holds, now = any(folder.iterdir()), _identity(folder)
+                holds = any(folder.iterdir())
+                now = _identity(folder)
             except (FileNotFoundError, NotADirectoryError):  # a folder that is deleted as well
                 continue
             except OSError:
@@ -273,7 +274,7 @@ class Watch:
 
         try:
             name_of(str(file))
-            return [*pieces(file, PIECE)]
+            return list(pieces(file, PIECE))
         except UserError as error:
             log(f"{error}; it will be read once it changes")
             return None

@@ -46,7 +46,7 @@ class TypedWords:
     """
 
     def __init__(self, symbols: Sequence[str]) -> None:
-        self.letters = [*symbols]
+        self.letters = list(symbols)
         signs = {*FAIRSEQ_SPECIALS, EOS, UNK, ""}
         listed = [index for index, word in enumerate(self.letters) if word not in signs]
         listed.sort(key=self.letters.__getitem__)
@@ -100,7 +100,8 @@ class AccuracyLog(Notes):
 
     def _above(self, log_probs: Tensor, targets: Tensor) -> Tensor:
         """Return which words (N, V) come before the targets."""
-        rows, total = log_probs.shape[1], len(self.words.letters)
+        rows = log_probs.shape[1]
+        total = len(self.words.letters)
         asked = targets.clamp_max(rows - 1)[:, None]
         of_target = log_probs.gather(1, asked)
         ids = torch.arange(rows)
@@ -125,10 +126,12 @@ class AccuracyLog(Notes):
 
     def guesses(self, stream: EvaluationStream) -> dict[str, Guesses]:
         """Return ranks and keystrokes of words, by method."""
-        columns, letters = self.columns(), letters_of(stream)
+        columns = self.columns()
+        letters = letters_of(stream)
         by_name = {}
         for number, name in enumerate(self.predictors):
-            rank, typed = columns[f"rank {number}"], columns[f"typed {number}"]
+            rank = columns[f"rank {number}"]
+            typed = columns[f"typed {number}"]
             by_name[name] = Guesses(rank, np.where(typed == NEVER, letters, typed) + 1)
         return by_name
 
@@ -140,7 +143,8 @@ def letters_of(stream: EvaluationStream) -> Ints:
     A letter is a grapheme: it may have several code points, as an accent or a vowel sign of its
     own.
     """
-    words, signs = stream.reported, {*FAIRSEQ_SPECIALS, EOS, UNK}
+    words = stream.reported
+    signs = {*FAIRSEQ_SPECIALS, EOS, UNK}
     lengths = [0 if symbol in signs else len(graphemes(symbol.strip())) for symbol in words.symbols]
     letters: Ints = np.array(lengths, dtype=np.int64)[words.targets]
     return letters

@@ -129,7 +129,10 @@ class PassCheckpoint:
 
         Several ranks go on from the last place that all of them have saved.
         """
-        self._session, self._scores, self._layout, self._ranks = session, scores, layout, ranks
+        self._session = session
+        self._scores = scores
+        self._layout = layout
+        self._ranks = ranks
         traffic = ranks.traffic
         self._before = traffic.sent, traffic.seconds
         self._begun = time.monotonic()
@@ -141,15 +144,14 @@ class PassCheckpoint:
         name = max(common)
         self._remove_states_but(name)
         record, state = self._read(name)
-        self._parts, place = record["parts"], int(record["place"])
+        self._parts = record["parts"]
+        place = int(record["place"])
         for index in range(self._parts):
             self._recall(*self._read(_part_name(index)))
         if layout.spread:
             self._tell_memory()
-        traffic.sent, traffic.seconds = (
-            traffic.sent + record["sent"],
-            traffic.seconds + record["waited"],
-        )
+        traffic.sent += record["sent"]
+        traffic.seconds += record["waited"]
         session.load_state_dict(state)
         scores.add(record["totals"])
         scores.earlier_seconds = record["clock"]
@@ -177,7 +179,8 @@ class PassCheckpoint:
             KeyboardInterrupt: Ctrl-C came before.
             UserError: the cache has no space left.
         """
-        run, now = self.run, time.monotonic()
+        run = self.run
+        now = time.monotonic()
         ended = place >= self._layout.longest
         due = now - run.last >= EVERY or (ended and now - run.started >= EVERY)
         if any(self._ranks.all_gather_object(due or run.stopped or self._bytes > MOST)):
@@ -193,7 +196,8 @@ class PassCheckpoint:
         if place > self._begin:
             span = {"begin": self._begin, "end": place}
             write_tensors(self.folder / _part_name(self._parts), self._part(place), KIND, span)
-            self._parts, self._begin = self._parts + 1, place
+            self._parts += 1
+            self._begin = place
         assert self._session is not None, "a pass begins before it is saved"
         record = {
             "place": place,
@@ -217,7 +221,8 @@ class PassCheckpoint:
 
     def _part(self, place: int) -> State:
         """Return the data added since the last part: losses, measured errors, entries, notes."""
-        scores, written = self._scores, self._written
+        scores = self._scores
+        written = self._written
         part: State = {}
         for index, (name, nll) in enumerate(scores.nll.items()):
             part[f"nll {index}"] = torch.from_numpy(nll[self._places(self._begin, place)])
@@ -239,7 +244,8 @@ class PassCheckpoint:
             ]
             if logs:
                 part["log normalizers"] = torch.cat(logs)
-        self._written, self._bytes = [], 0
+        self._written = []
+        self._bytes = 0
         return part
 
     def _recall(self, record: Mapping[str, Any], part: State) -> None:
@@ -254,15 +260,19 @@ class PassCheckpoint:
         if "sizes" not in part:
             return
         self._recalled.append((part["sizes"][:, [0, 2]], part["labels"]))
-        start, former = 0, -1
+        start = 0
+        former = -1
         for step, owner, size in part["sizes"].tolist():
             if step != former:  # search as before: an index is trained when it is searched
                 for context in self._contexts:
                     context.memory.refresh()
-            memory, rows = self._contexts[owner].memory, slice(start, start + size)
+            memory = self._contexts[owner].memory
+            rows = slice(start, start + size)
             logs = part["log normalizers"][rows] if "log normalizers" in part else None
             memory.add(part["keys"][rows], part["labels"][rows], logs)
-            start, former, self._steps = start + size, step, step + 1
+            start += size
+            former = step
+            self._steps = step + 1
 
     def _tell_memory(self) -> None:
         """Give a shared memory the entries that each rank wrote, step by step."""

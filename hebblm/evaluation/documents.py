@@ -78,9 +78,11 @@ def by_document(
     by_word = {name: stream.word_losses(losses) for name, losses in nll.items()}
     records = []
     for document, word, place in zip(documents, pairwise(words), pairwise(places), strict=True):
-        tokens, of_pieces = slice(*place), stream.pieces is not None
+        tokens = slice(*place)
+        of_pieces = stream.pieces is not None
         sums = {name: float(losses[tokens].sum(dtype=np.float64)) for name, losses in nll.items()}
-        spelled, size = 8 * int(stream.spelled[tokens].sum()), document.bytes
+        spelled = 8 * int(stream.spelled[tokens].sum())
+        size = document.bytes
         record: dict[str, Any] = {
             "name": document.name,
             "tokens": word[1] - word[0],

@@ -67,7 +67,8 @@ class Probe:
         self, base: StreamBase, context: Context, predictors: Mapping[str, Predictor], title: str
     ) -> Losses:
         """Return the mean loss of every method, nats per token; base and context do not change."""
-        stream, device = self.stream, context.head.weight.device
+        stream = self.stream
+        device = context.head.weight.device
         source = TextSource(base.frozen(), self.scenario.vocabulary)
         session = OnlineSession(source, [context], predictors)
         sums = dict.fromkeys(predictors, 0.0)

@@ -86,11 +86,10 @@ class Hyperparameters:
     def tell_unread(self, names: Iterable[str], methods: Sequence[str]) -> None:
         """Print which values, set by dotted name, no method of a run reads."""
         if unread := self.unread(names, methods):
-            why = (
-                f"none of {', '.join(methods)} reads"
-                if len(methods) > 1
-                else f"{methods[0]} does not read"
-            )
+            if len(methods) > 1:
+                why = f"none of {', '.join(methods)} reads"
+            else:
+                why = f"{methods[0]} does not read"
             log(f"no effect, because {why} it: {', '.join(unread)}")
 
     def unread(self, names: Iterable[str], methods: Iterable[str]) -> list[str]:
@@ -151,9 +150,8 @@ def _unknown(name: str, section: str | None, key: str) -> UserError:
     if section is not None:
         names = {known: f"{section}.{known}" for known in _names()[section]}
         meant = closest(key, names)
-        hint = (
-            f" known are {', '.join(names.values())};"
-            if meant is None
-            else f" did you mean {names[meant]}?"
-        )
+        if meant is None:
+            hint = f" known are {', '.join(names.values())};"
+        else:
+            hint = f" did you mean {names[meant]}?"
     return UserError(f"unknown setting {name!r};{hint} hebblm-eval --settings lists them all")

@@ -122,7 +122,8 @@ class LearnedWords:
     def __init__(
         self, stream: EvaluationStream, vocabulary: VocabularyPolicy, pieces: Subwords | None
     ) -> None:
-        self._stream, self._vocabulary = stream, vocabulary
+        self._stream = stream
+        self._vocabulary = vocabulary
         self._texts = None if pieces is None else PieceTexts(pieces)
         self._pieces = pieces
 
@@ -156,11 +157,10 @@ class LearnedWords:
         ]
         with np.errstate(invalid="ignore"):
             gains = np.nan_to_num(by_word[0] - by_word[1], nan=0.0, posinf=0.0, neginf=0.0)
-        ids, answers = self._stream.ids.tolist(), []
-        order, beginning = (
-            0 if context.ngrams is None else context.ngrams.order,
-            base.frozen().stream_state(),
-        )
+        ids = self._stream.ids.tolist()
+        answers = []
+        order = 0 if context.ngrams is None else context.ngrams.order
+        beginning = base.frozen().stream_state()
         for question in questions(self._stream, gains):
             asked = ids[question.begin : question.end]
             with base.preserve_state():

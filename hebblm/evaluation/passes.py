@@ -164,7 +164,9 @@ def _run(
     ranks: Ranks,
 ) -> Pass:
     """Read the stream once with ``base`` and score it by every rule."""
-    config, stream, checkpoint = scenario.config, scenario.stream, watching.checkpoint
+    config = scenario.config
+    stream = scenario.stream
+    checkpoint = watching.checkpoint
     # if none does, no memory is built or written
     retrieve = any(predictor.requirements.retrieval for predictor in predictors.values())
     window = max(predictor.requirements.window for predictor in predictors.values())
@@ -257,7 +259,8 @@ def ensemble_losses(losses: Sequence[Losses], update_every: int) -> Losses:
     earlier intervals. They are the same for every possible word, so the mixture is a distribution,
     and known before the token. A loss is +inf if a method gave the token probability 0.
     """
-    mixture_weights, mixed = F.OnlineMixtureWeights((0.0,) * (len(losses) - 1)), []
+    mixture_weights = F.OnlineMixtureWeights((0.0,) * (len(losses) - 1))
+    mixed = []
     # (n, C)
     for interval in torch.split(torch.from_numpy(np.stack(losses, 1)).double(), update_every):
         mixed.append(

@@ -50,7 +50,9 @@ def resumable(
         provenance: versions, device, threads.
         asked: everything else that the numbers depend on, as JSON.
     """
-    stream, counts, ranks = scenario.stream, scenario.stream.train_counts, current()
+    stream = scenario.stream
+    counts = scenario.stream.train_counts
+    ranks = current()
     ids = hashlib.sha256(np.ascontiguousarray(stream.ids).tobytes())
     ids.update(np.ascontiguousarray(counts).tobytes())
     identity = {

@@ -323,7 +323,8 @@ def _pieces_of_parts(stream: EvaluationStream, edges: tuple[int, ...]) -> dict[s
     parts.
     """
     assert stream.pieces is not None
-    words, pieces = stream.reported, stream.pieces.sums(np.ones(len(stream)))
+    words = stream.reported
+    pieces = stream.pieces.sums(np.ones(len(stream)))
     parts = stream_parts(words.target_counts, occurrences_so_far(words.targets), words.oov, edges)
     return {name: round(float(pieces[mask].sum())) for name, mask in parts.items()}
 

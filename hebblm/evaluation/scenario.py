@@ -92,11 +92,10 @@ class Scenario(ModelAndText):
         """Record for a result: the scored pieces or, if tokens are words, the text of a part."""
         if not self.closed:
             text = {} if self.beginning is None else {"text": self.beginning._asdict()}
-            lost = (
-                {"lost_bytes": self.stream.lost, "lost_of": self.stream.bytes}
-                if self.stream.lost
-                else {}
-            )
+            if self.stream.lost:
+                lost = {"lost_bytes": self.stream.lost, "lost_of": self.stream.bytes}
+            else:
+                lost = {}
             return {"spelled_bytes": int(self.stream.spelled.sum()), **lost, **text}
         return {
             "pieces": len(self.stream),

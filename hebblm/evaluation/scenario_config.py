@@ -65,9 +65,10 @@ def as_strings(name: str, words: str | Iterable[str]) -> tuple[str, ...]:
     Raises:
         UserError: one of them is not a string.
     """
-    strings = (
-        tuple(words) if isinstance(words, Iterable) and not isinstance(words, str) else (words,)
-    )
+    if isinstance(words, Iterable) and not isinstance(words, str):
+        strings = tuple(words)
+    else:
+        strings = (words,)
     for word in strings:
         if not isinstance(word, str):
             raise UserError(f"{name} = {word!r:.60} is not a string; write it as one")

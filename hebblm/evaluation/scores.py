@@ -142,7 +142,8 @@ class Timing(Profiler):
     """
 
     def __init__(self, scores: EvaluationScores, clock: Clock) -> None:
-        self._scores, self._clock = scores, clock
+        self._scores = scores
+        self._clock = clock
         self._works: dict[str, Work] = {}  # of the mini-batch under way, by method
 
     @contextmanager

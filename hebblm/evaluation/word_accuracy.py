@@ -46,7 +46,9 @@ def places_of(stream: EvaluationStream, asked: int | Sequence[int]) -> list[Aske
     The last word is never asked for: it may be cut off.
     """
     assert stream.pieces is not None
-    first, last, words = stream.pieces.first, stream.pieces.last, stream.reported
+    first = stream.pieces.first
+    last = stream.pieces.last
+    words = stream.reported
     begins = np.flatnonzero(np.r_[len(first) > 0, first[1:] > last[:-1]])
     ends = np.searchsorted(first, first[begins], side="right")
     unknown = words.symbols.index(UNK) if UNK in words.symbols else NEVER
@@ -54,11 +56,10 @@ def places_of(stream: EvaluationStream, asked: int | Sequence[int]) -> list[Aske
         (words.targets[first[begins]] != unknown) & (ends < len(first))
     ]
     if isinstance(asked, int):
-        places = (
-            places[np.unique(np.linspace(0, len(places) - 1, asked).astype(int))]
-            if len(places)
-            else places
-        )
+        if len(places):
+            places = places[np.unique(np.linspace(0, len(places) - 1, asked).astype(int))]
+        else:
+            places = places
     else:
         places = places[np.isin(places[:, 0], asked)]
     return [AskedPlace(*row) for row in places.tolist()]
@@ -78,7 +79,9 @@ class Expectations:
     def __init__(
         self, base: StreamBase, context: Context, state: Tensor, past: Sequence[int]
     ) -> None:
-        self._base, self._context, self._past = base, context, past
+        self._base = base
+        self._context = context
+        self._past = past
         self._states: dict[tuple[int, ...], Tensor] = {(): state}
         self._batches: dict[tuple[tuple[int, ...], ...], EvalBatch] = {}
         self._known: dict[tuple[str, tuple[int, ...]], Tensor] = {}
@@ -168,24 +171,19 @@ class WordsAsked(Notes):
         with base.preserve_state():
             for place in places:
                 state = base.read(inputs[begin : place.begin + 1])[-1]
-                begin, order = (
-                    place.begin + 1,
-                    0 if context.ngrams is None else context.ngrams.order,
-                )
+                begin = place.begin + 1
+                order = 0 if context.ngrams is None else context.ngrams.order
                 past = self.stream.ids[max(0, place.begin - order) : place.begin].tolist()
                 self._ask(place, Expectations(base, context, state, past))
 
     def _ask(self, place: AskedPlace, ahead: Expectations) -> None:
         assert self.stream.pieces is not None
-        word, ids = (
-            self.stream.pieces.texts[place.word],
-            self.stream.ids[place.begin : place.end].tolist(),
-        )
-        before = (
-            self.texts.text(self.stream.ids[place.begin - 1 : place.begin].tolist())
-            if place.begin
-            else ""
-        )
+        word = self.stream.pieces.texts[place.word]
+        ids = self.stream.ids[place.begin : place.end].tolist()
+        if place.begin:
+            before = self.texts.text(self.stream.ids[place.begin - 1 : place.begin].tolist())
+        else:
+            before = ""
         core = without_closing(word)
         asked = Asked(core, tuple(ids), new=bool(before) and not before[-1].isspace())
         after = len(graphemes(word)) - len(graphemes(core))  # punctuation is typed
@@ -206,10 +204,12 @@ class WordsAsked(Notes):
 
     def guesses(self, stream: EvaluationStream) -> dict[str, Guesses]:
         """Return ranks and keystrokes of words, by method."""
-        columns, letters = self.columns(), letters_of(stream)
+        columns = self.columns()
+        letters = letters_of(stream)
         by_name = {}
         for number, name in enumerate(self.predictors):
-            rank, keys = np.full(len(letters), NOT_ASKED), letters + 1
+            rank = np.full(len(letters), NOT_ASKED)
+            keys = letters + 1
             if columns:
                 rank[columns["word"]] = columns[f"rank {number}"]
                 typed: Ints = columns[f"typed {number}"]

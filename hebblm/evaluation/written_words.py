@@ -34,7 +34,8 @@ def spaced(text: str, words: Sequence[str]) -> list[str]:
     """Return words with the blanks before them in a text; with a single one where the text has
     another spelling.
     """
-    spaced_words, at = [], 0
+    spaced_words = []
+    at = 0
     for word in words:
         begin = text.find(word, at, at + NEAR + len(word))
         gap = " " if begin < 0 else text[at:begin]
@@ -45,7 +46,8 @@ def spaced(text: str, words: Sequence[str]) -> list[str]:
 
 def _lines(words: Sequence[str]) -> Iterator[list[str]]:
     """Yield the words of each line; a line may be empty."""
-    numbers, number = [], 0
+    numbers = []
+    number = 0
     for word in words:
         numbers.append(number)
         number += word == EOS

@@ -94,11 +94,10 @@ def load_dataset(identifier: str, config: str | None, *, name: str, remedy: str)
         with quiet_hub(), _without_bars() if Path(identifier).is_dir() else _without_retries():
             return datasets.load_dataset(identifier, config)
     except (OSError, ValueError, RuntimeError, DatasetGenerationError) as error:
-        cause = (
-            error.__cause__
-            if isinstance(error, DatasetGenerationError) and error.__cause__
-            else error
-        )
+        if isinstance(error, DatasetGenerationError) and error.__cause__:
+            cause = error.__cause__
+        else:
+            cause = error
         reason = str(cause).strip().split("\n", maxsplit=1)[0]
         raise UserError(f"cannot load {name} ({reason}); {remedy}") from error
 

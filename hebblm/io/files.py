@@ -93,11 +93,10 @@ def recover(path: Path) -> None:
 
 def check_own(folder: Path, expected: Collection[str]) -> None:
     """Refuse to replace a folder that holds files other than those written there."""
-    others = (
-        sorted(path.name for path in folder.iterdir() if path.name not in expected)
-        if folder.is_dir()
-        else []
-    )
+    if folder.is_dir():
+        others = sorted(path.name for path in folder.iterdir() if path.name not in expected)
+    else:
+        others = []
     if others:
         raise UserError(
             f"{folder} holds other files ({others[0]}), which would be overwritten; choose another "

@@ -139,7 +139,8 @@ class ShardedMemory(AnyMemory):
             self._counts = self._counts[:0]
             self._places = _Places(self._ranks, self._counts.device)
         else:
-            self._counts, self._places = self._base[0].clone(), copy.deepcopy(self._base[1])
+            self._counts = self._base[0].clone()
+            self._places = copy.deepcopy(self._base[1])
 
     def counts(self, classes: int) -> Tensor:
         return _widened(self._counts, classes).clone()
@@ -160,7 +161,8 @@ class _Places:
     """
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
-        self._rank, self._size = ranks.rank, ranks.size
+        self._rank = ranks.rank
+        self._size = ranks.size
         self._total = 0
         self._sizes = [0] * self._size  # entries by rank
         # place, rank, number

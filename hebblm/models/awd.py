@@ -105,7 +105,7 @@ class AwdBase(GradientBase):
         """Return the hidden states of all continuations at once, the shorter ones padded at their
         end.
         """
-        ids = pad_sequence([*rows], batch_first=True)
+        ids = pad_sequence(list(rows), batch_first=True)
         state = tuple((h.repeat(len(rows), 1), c.repeat(len(rows), 1)) for h, c in self._state)
         hidden = self.model(ids, state).hidden
         return [hidden[b, : len(row)] for b, row in enumerate(rows)]

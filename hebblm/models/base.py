@@ -158,7 +158,8 @@ class GradientBase(StreamBase):
         once per segment.
         """
         assert self._hidden is not None, "a loss follows a reading that keeps its graph"
-        hidden, self._hidden = self._hidden, None
+        hidden = self._hidden
+        self._hidden = None
         return self._loss(hidden, targets)
 
     def learn(self, targets: Tensor) -> None:
@@ -365,7 +366,8 @@ def hash_of_ids(ids: Ids) -> str:
 
 def mean_squares_of(losses: Iterable[Tensor], parameters: Sequence[Tensor]) -> list[Tensor]:
     """Return the mean over losses of the square of their gradient, one tensor per parameter."""
-    sums, count = [torch.zeros_like(parameter) for parameter in parameters], 0
+    sums = [torch.zeros_like(parameter) for parameter in parameters]
+    count = 0
     for loss in losses:
         for total, gradient in zip(sums, torch.autograd.grad(loss, parameters), strict=True):
             total += gradient.square()

@@ -58,7 +58,8 @@ class ShippedModel:
 def shipped_models() -> list[ShippedModel]:
     models = []
     for folder in _shipped_folders():
-        corpus, document = trained_on(folder), read_config(folder)
+        corpus = trained_on(folder)
+        document = read_config(folder)
         if is_causal(folder):
             record = _record(folder)
             size = int(record.get("parameters", 0))
@@ -196,9 +197,11 @@ def checkpoint_dictionary(folder: Path) -> Dictionary:
     """Return the dictionary in a model's folder; refuse it if its counts have changed since the
     training.
     """
-    corpus, path = trained_on(folder), folder / DICTIONARY_FILE
+    corpus = trained_on(folder)
+    path = folder / DICTIONARY_FILE
     dictionary = Dictionary.load(path, corpus.get("dictionary_file_sha256"))
-    counted, tokens = sum(dictionary.counts), corpus.get("train_tokens")
+    counted = sum(dictionary.counts)
+    tokens = corpus.get("train_tokens")
     if tokens not in (None, counted):  # an earlier version wrote no more than this of the counts
         raise UserError(
             f"{path} counts {counted:,} tokens, {folder / CONFIG} says {tokens:,}; restore it"

@@ -177,7 +177,8 @@ class DynamicBase:
         if self._rate is not None:
             self._learn_at(self._rate, targets, share)
             return
-        lr, parameters = share * float(self.config.lr), list(self.parameters().values())
+        lr = share * float(self.config.lr)
+        parameters = list(self.parameters().values())
         # A weight that a single token does not reach has a gradient of zero.
         gradients = torch.autograd.grad(
             self._base.loss(targets), parameters, materialize_grads=True
@@ -198,7 +199,8 @@ class DynamicBase:
     def _learn_at(self, rate: StreamRate, targets: Tensor, share: float) -> None:
         """Take a step at the rate found on the stream, or go back to the trained weights."""
         assert self.trained is not None
-        head, parameters = self.trained.head, list(self.parameters().values())
+        head = self.trained.head
+        parameters = list(self.parameters().values())
         with torch.no_grad():
             logits = head.logits(self.trained_states[:, : head.weight.shape[1]])
             trained = float(F.cross_entropy(logits, targets))

@@ -194,9 +194,10 @@ def foreign_text(name: str, source: FileLines, tokenizer: Tokenizer, *, whole: b
     path = Path(name.removeprefix("text:"))
     if next(source.lines(), None) is None:
         raise UserError(f"{shown(path)} is empty; put text into it")
-    splits = (
-        dict.fromkeys(SPLITS, source) if whole else {**contiguous(source, path), "train": source}
-    )
+    if whole:
+        splits = dict.fromkeys(SPLITS, source)
+    else:
+        splits = {**contiguous(source, path), "train": source}
     return _corpus(name, splits, {"kind": "text", **_column(source)}, tokenizer=tokenizer)
 
 

@@ -69,11 +69,14 @@ class Dictionary:
     def _empty(cls) -> Dictionary:
         """Return a dictionary of scheme ``words`` without its special symbols."""
         dictionary = cls()
-        dictionary._symbols, dictionary._counts, dictionary._indices = [], [], {}
+        dictionary._symbols = []
+        dictionary._counts = []
+        dictionary._indices = {}
         return dictionary
 
     def _find_specials(self) -> None:
-        self.unk_index, self.eos_index = self._indices[UNK], self._indices[self.eos_word]
+        self.unk_index = self._indices[UNK]
+        self.eos_index = self._indices[self.eos_word]
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -122,7 +125,8 @@ class Dictionary:
 
     def encode_line(self, words: Iterable[str]) -> list[int]:
         """Ids of a line, ended by the end-of-line id."""
-        unk, get = self.unk_index, self._indices.get
+        unk = self.unk_index
+        get = self._indices.get
         return [*(get(word, unk) for word in words), self.eos_index]
 
     def hash(self) -> str:

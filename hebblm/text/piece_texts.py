@@ -151,7 +151,8 @@ class PieceTexts:
     @cached_property
     def depth(self) -> int:
         """Most pieces whose texts begin with one another, such as ``a``, ``an`` and ``and``."""
-        deepest, above = 1, list[bytes]()
+        deepest = 1
+        above = list[bytes]()
         for data in sorted(filter(None, self.data)):
             while above and not data.startswith(above[-1]):
                 above.pop()
@@ -231,7 +232,7 @@ class PieceTexts:
 
     @staticmethod
     def _flags(values: Iterable[bool]) -> Tensor:
-        return torch.tensor([*values], dtype=torch.bool)
+        return torch.tensor(list(values), dtype=torch.bool)
 
 
 def _places(texts: Sequence[bytes]) -> dict[bytes, list[int]]:

@@ -101,7 +101,8 @@ class PreparedCorpus:
 
 def load_prepared(folder: Path) -> PreparedCorpus:
     """Load the binarised corpus of a folder, and verify its files."""
-    path, remedy = folder / CORPUS_FILE, "write it again with hebblm-preprocess"
+    path = folder / CORPUS_FILE
+    remedy = "write it again with hebblm-preprocess"
     meta = read_record(CorpusMeta, path, remedy, SCHEMA)
     dictionary = Dictionary.load(folder / DICTIONARY_FILE)
     if dictionary.hash() != meta.dictionary_hash or len(dictionary) != meta.vocabulary_size:
@@ -274,7 +275,8 @@ def encode_target(
         [source.index(symbol) if symbol in source else -1 for symbol in theirs.symbols],
         dtype=np.int64,
     )
-    table[theirs.eos_index], table[theirs.unk_index] = source.eos_index, source.unk_index
+    table[theirs.eos_index] = source.eos_index
+    table[theirs.unk_index] = source.unk_index
     novel = np.flatnonzero(table < 0)
     if policy == "open":
         novel = _by_first_appearance(ids, novel)

@@ -98,11 +98,9 @@ class TextFile:
     def sha256(self) -> str:
         """Return the hash of the file's bytes, and of the name of its column."""
         digest = sha256(self.path)
-        return (
-            digest
-            if self.column is None
-            else hashlib.sha256(f"{digest}:{self.column}".encode()).hexdigest()
-        )
+        if self.column is None:
+            return digest
+        return hashlib.sha256(f"{digest}:{self.column}".encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +155,8 @@ class FileLines:
         end = 0
         for file in self.files:
             for name, lines in file.documents():
-                begin, end = end, end + sum(1 for _ in lines)
+                begin = end
+                end += sum(1 for _ in lines)
                 if max(begin, self.start) < (end if self.stop is None else min(end, self.stop)):
                     yield name, max(begin, self.start) - self.start
 
@@ -221,7 +220,8 @@ def pieces(file: TextFile, size: int) -> Iterator[str]:
         cut = len(text) if text.endswith("\n") else max(text.rfind(" "), text.rfind("\t"))
         if cut > 0:  # before a blank or after a line feed, so that no end of line is cut in two
             yield (pending + text[:cut]).replace("\r\n", "\n")
-            pending, text = "", text[cut:]
+            pending = ""
+            text = text[cut:]
         pending += text
         if len(pending) > formats.MAX_LINE_BYTES:
             raise UserError(
@@ -272,7 +272,7 @@ def plain_sources(
         raise UserError(
             f"{', '.join(missing)}; a folder needs a file for each of {', '.join(SPLITS)}"
         )
-    by_split = dict(zip(SPLITS, text_files([*wanted.values()], column, remedy), strict=True))
+    by_split = dict(zip(SPLITS, text_files(list(wanted.values()), column, remedy), strict=True))
     sources = {split: FileLines((file,)) for split, file in by_split.items()}
     for split, source in sources.items():
         if next(source.lines(), None) is None:

@@ -38,9 +38,10 @@ class Subwords(Vocabulary):
                 f"{type(tokenizer).__name__} does not say where its pieces stand in a text; use a "
                 "fast tokenizer"
             )
-        begin = (
-            tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
-        )
+        if tokenizer.bos_token_id is not None:
+            begin = tokenizer.bos_token_id
+        else:
+            begin = tokenizer.eos_token_id
         # models may lack rows for these, as Gemma 3 does for one for images
         added = tokenizer.get_added_vocab()
         known = (index for piece, index in tokenizer.get_vocab().items() if piece not in added)
@@ -92,7 +93,8 @@ class Subwords(Vocabulary):
         """
         text = self._split(text)
         ids, spans = self._cut(text)
-        pieces, end = [], 0
+        pieces = []
+        end = 0
         for _, stop in spans:
             # blanks that no piece covers go with the next one
             pieces.append(text[end : max(end, stop)])
@@ -103,7 +105,8 @@ class Subwords(Vocabulary):
             for place, index in enumerate(ids)
             if index == self._unknown and text[slice(*spans[place])].strip() != name
         )
-        spelled, end = [], 0
+        spelled = []
+        end = 0
         for place in unknown:  # their spelling is charged: nothing of it is lost
             begin, stop = spans[place]
             spelled += [text[end:begin], name]
@@ -179,7 +182,8 @@ def _untrimmed(tokenizer: Any) -> Any:
     """Return a copy of a tokenizer that counts blanks as parts of their pieces; None if it does so
     already.
     """
-    backend, settings = tokenizer.backend_tokenizer, _written(tokenizer)
+    backend = tokenizer.backend_tokenizer
+    settings = _written(tokenizer)
     if settings is None or '"trim_offsets":true' not in settings.replace(" ", ""):
         return None
     copied = type(backend).from_str(

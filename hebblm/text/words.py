@@ -86,7 +86,7 @@ def words_of(text: str, spans: Sequence[tuple[int, int]]) -> Words:
     nothing, belongs to the next word, at the end to the last one. A text of blanks alone is one
     word.
     """
-    words = [*_WORD.finditer(text)]
+    words = list(_WORD.finditer(text))
     if not words:
         nothing = np.zeros(len(spans), dtype=np.int64)
         return Words((text,) if text else (), nothing, nothing)
@@ -112,7 +112,8 @@ def lost_bytes(text: str, decoded: str) -> int:
     """
     if decoded in (text, f" {text}"):
         return 0
-    original, back = Counter(text), Counter(decoded)
+    original = Counter(text)
+    back = Counter(decoded)
     return max(_size(original - back), _size(back - original))
 
 

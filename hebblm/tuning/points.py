@@ -84,7 +84,8 @@ class BestPoint:
         allowed = all(values.get(name, value) == value for name, value in self.fixed.items())
         if not allowed or not mean < self.loss:
             return False
-        self.loss, self.values = mean, values
+        self.loss = mean
+        self.values = values
         return True
 
 

@@ -45,7 +45,9 @@ class Replay:
         any point.
         """
         with current().in_turn():
-            base, memory, sweep = scenario.base(settings), scenario.memory(settings), None
+            base = scenario.base(settings)
+            memory = scenario.memory(settings)
+            sweep = None
             plan = sweep_plan(scenario, settings)
             with bar() as progress:
                 task = progress.add_task(
@@ -105,9 +107,10 @@ class Replay:
         watched: Sequence[Predictor] = (),
     ) -> dict[str, Losses]:
         """Return the losses (T,) of some rules, read by this rank alone; see :meth:`score`."""
-        checkpoint = (
-            None if self.checkpoint is None else self.checkpoint.next_pass(title, observers)
-        )
+        if self.checkpoint is None:
+            checkpoint = None
+        else:
+            checkpoint = self.checkpoint.next_pass(title, observers)
         self.base.reset()
         self.context.learners = ()  # what an earlier reading learned would be solved for in vain
         self.context.reset()

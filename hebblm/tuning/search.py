@@ -76,7 +76,8 @@ class Search:
         The points of a combination are tried with the best values of its parts, so these must be
         the defaults too. Values that the method does not read do not matter.
         """
-        usual, record = self.usual, METHODS[method]
+        usual = self.usual
+        record = METHODS[method]
         read = {kind.section for kind in record.settings} | {
             "dynamic" if record.uses_dynamic_base else "base"
         }
@@ -110,11 +111,10 @@ class Search:
         if not best.values:
             for point in best.tried:
                 if all(point.get(name, value) == value for name, value in self.fixed.items()):
-                    rates = (
-                        METHODS[method].rates(self.start.methods)
-                        if method in METHODS
-                        else f"{method}.lr"
-                    )
+                    if method in METHODS:
+                        rates = METHODS[method].rates(self.start.methods)
+                    else:
+                        rates = f"{method}.lr"
                     raise UserError(
                         f"{method}: no point that was tried has a finite loss; lower {rates} "
                         "in `settings`, or leave the method out of `methods`"
@@ -135,13 +135,13 @@ class Search:
         }
         for method in self.wanted:
             tried = METHODS[method].search_space
-            axes = (
-                by_method.get(method, {"weight": grid.weight})
-                if tried is None
-                else tried(self.settings.methods, grid)
-            )
+            if tried is None:
+                axes = by_method.get(method, {"weight": grid.weight})
+            else:
+                axes = tried(self.settings.methods, grid)
             for name, axis in axes.items():
-                values, key = list(axis), f"{dotted(method)}.{name}"
+                values = list(axis)
+                key = f"{dotted(method)}.{name}"
                 if self.fixed.get(key, values[0]) not in values:
                     raise UserError(
                         f"{key}={self.fixed[key]} is not a value that tuning tries for {method}; "

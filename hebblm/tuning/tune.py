@@ -91,7 +91,8 @@ def tune(
 
 def tune_static(search: Search, replay: Replay) -> None:
     """Tune the methods that read the states of the base."""
-    wanted, best = search.wanted, search.best
+    wanted = search.wanted
+    best = search.best
     alone = {
         name: _space(search, name)
         for name, method in METHODS.items()
@@ -151,7 +152,8 @@ def tune_dynamic(
     checkpoint: RunCheckpoint | None = None,
 ) -> None:
     """Tune dynamic evaluation, around some values by dotted name or on the whole grid."""
-    grid, config = search.grid, search.settings.dynamic
+    grid = search.grid
+    config = search.settings.dynamic
     squares = gradient_statistics(scenario, config)
     search.note_rate(usual := float(with_rate(config, squares).lr))
     rates = points(
@@ -182,7 +184,9 @@ def _alone(
     to the best so far.
     """
     start = {name: search.fixed.get(name, around[name]) for name in tried[0] if name in around}
-    left, seen, least = (next_to(tried, start) if start else list(tried)), [], np.inf
+    left = next_to(tried, start) if start else list(tried)
+    seen = []
+    least = np.inf
 
     def compute(indices: Sequence[int]) -> dict[int, Losses]:
         return {index: losses_of(left[index]) for index in indices}
@@ -191,7 +195,8 @@ def _alone(
         settings = search.start.changed(point)
         memory = scenario.empty_memory(settings)
         base = base_of(settings)
-        context, every = scenario.context(base, memory, 0), scenario.config.update_every
+        context = scenario.context(base, memory, 0)
+        every = scenario.config.update_every
         replay = Replay(scenario, base, context, every, write=False, checkpoint=checkpoint)
         title = "tune " + ", ".join(f"{name}={value}" for name, value in point.items())
         return replay.read({"base": Unadapted()}, title)["base"]
@@ -200,7 +205,8 @@ def _alone(
         for point, losses in zip(left, divided(len(left), compute), strict=True):
             yield point, losses
             if losses.mean() < least:
-                least, start = losses.mean(), point
+                least = losses.mean()
+                start = point
         seen += left
         left = [point for point in next_to(tried, start) if point not in seen]
 

@@ -106,7 +106,8 @@ def run_experiment(
 
 def _body(experiment: str, outcome: Outcome, setup: Setup[Any]) -> dict[str, Any]:
     """Write a file of predictions for each condition and seed, and return what the result says."""
-    runs, settings = outcome.runs, setup.settings
+    runs = outcome.runs
+    settings = setup.settings
     body: dict[str, Any] = {
         "tuning": dict(outcome.tuning),
         "at_end": at_end(outcome.tuning),
@@ -169,7 +170,8 @@ def _summary(
 def _class_method(runs: Sequence[SeedRun], name: str, interval: int | None) -> dict[str, Any]:
     curves = []
     for run in runs:
-        predicted, new = run.predictions[name], run.drawn["new"]
+        predicted = run.predictions[name]
+        new = run.drawn["new"]
         if interval is None:
             # the first of them, as many as were predicted
             tested = [(at, after[after != MISSING]) for at, after in enumerate(predicted, 1)]
@@ -196,7 +198,9 @@ def _scores(run: SeedRun, name: str, *, late: bool) -> dict[str, float | None]:
     """The accuracies of a method in the end or over a stream, and for ``late`` over its second
     half.
     """
-    predicted, labels, new = run.predictions[name][-1], run.labels, run.drawn["new"]
+    predicted = run.predictions[name][-1]
+    labels = run.labels
+    new = run.drawn["new"]
     scores: dict[str, float | None] = dict(top1(predicted, labels, new))
     scores["harmonic_mean"] = harmonic_mean(scores["old"] or 0.0, scores["new"] or 0.0)
     if late:
@@ -265,7 +269,8 @@ def _permuted_method(
     alike = [accuracies_of(run.predictions[name][:, :, :few], run.labels[:few]) for run in runs]
     # over the tasks learnt so far
     curves = [[sum(row) / len(row) for row in rows] for rows in alike]
-    values, (kind, _, size) = runs[0].values, name.partition("-")
+    values = runs[0].values
+    kind, _, size = name.partition("-")
     hyperparameters = dict(values.get(name, {}))
     if size:
         rate = "rho" if settings.mbpa_rate == "relative" else "lambda"

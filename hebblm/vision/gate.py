@@ -34,7 +34,8 @@ class ImageFeatures:
         return batch.shared(self, lambda: self._compute(batch))
 
     def _compute(self, batch: EvalBatch) -> Tensor:
-        near, new = batch.searched, batch.context.new_classes
+        near = batch.searched
+        new = batch.context.new_classes
         if new is None:
             raise ValueError("the gate of images needs to know which classes are new")
         mass = batch.log_probs.exp()[:, new].sum(1)  # (N,)

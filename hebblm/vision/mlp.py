@@ -99,7 +99,8 @@ class Penalty:
                 before + added for before, added in zip(self.precisions, fisher, strict=True)
             )
             return Penalty(sums, tuple(parameter.clone() for parameter in parameters))
-        precisions, centres = [], []
+        precisions = []
+        centres = []
         for theta, added, before, centre in zip(
             parameters, fisher, self.precisions, self.centres, strict=True
         ):

@@ -155,12 +155,13 @@ class Remembered:
         """A context over all of it, or over an empty memory that up to ``capacity`` observed pairs
         go to.
         """
-        width, device = self.keys.shape[1], self.keys.device
-        memory = (
-            RingMemory(width, capacity, device=device)
-            if capacity
-            else FlatMemory(width, device=device)
-        )
+        width = self.keys.shape[1]
+        device = self.keys.device
+        memory: FlatMemory | RingMemory
+        if capacity:
+            memory = RingMemory(width, capacity, device=device)
+        else:
+            memory = FlatMemory(width, device=device)
         if capacity is None:
             memory.add(self.keys, self.labels)
         return Context(head, memory, k=k, train_counts=self.counts, new_classes=self.new)
@@ -195,7 +196,8 @@ class Predicted:
         pictures counts as 0.
         """
         accuracies = top1(self.classes, labels.cpu(), new.cpu())
-        old, fresh = accuracies["old"] or 0.0, accuracies["new"] or 0.0
+        old = accuracies["old"] or 0.0
+        fresh = accuracies["new"] or 0.0
         return {
             "old": old,
             "new": fresh,
@@ -209,7 +211,8 @@ def top1(classes: Tensor, labels: Tensor, new: Tensor) -> Top1:
     """The accuracies of predictions (n,) uint8 for labels (n,); ``new`` (C,) bool are the new
     classes.
     """
-    right, is_new = classes == labels, new[labels]
+    right = classes == labels
+    is_new = new[labels]
     everything = torch.ones_like(is_new)
     return {
         key: float(right[part].double().mean()) if bool(part.any()) else None
@@ -231,7 +234,8 @@ class PictureSource(FixedHead):
 
     def taken(self) -> list[Tensor]:
         """Return the likeliest classes (n,) uint8 of the last mini-batch, by predictor, once."""
-        classes, self._classes = self._classes, []
+        classes = self._classes
+        self._classes = []
         return classes
 
 

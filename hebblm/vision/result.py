@@ -63,11 +63,10 @@ class SeedRun:
 
     def write(self, experiment: str, folder: Path) -> dict[str, Any]:
         """Write what the seed drew and predicted, and return what the result says of it."""
-        which = (
-            {"condition": self.condition, "seed": self.seed}
-            if self.condition
-            else {"seed": self.seed}
-        )
+        if self.condition:
+            which = {"condition": self.condition, "seed": self.seed}
+        else:
+            which = {"seed": self.seed}
         name = re.sub(r"[^0-9a-z]+", "-", f"{self.condition}-seed-{self.seed}").removeprefix("-")
         path = folder / f"{name}.safetensors"
         predictions = {}

@@ -136,7 +136,8 @@ def take_steps(
     predictions: dict[str, Tensor] = {}
     taken: list[Numbers] = []
     if (state := load_state(path, run)) is not None:
-        tensors, taken = state[0], state[1]["taken"]
+        tensors = state[0]
+        taken = state[1]["taken"]
         keys = {name: f"{PREDICTIONS}{name}" for name in taken[0]}
         predictions = {name: tensors.pop(key) for name, key in keys.items() if key in tensors}
         if learner is not None:

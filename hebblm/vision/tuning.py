@@ -157,7 +157,9 @@ def _scored(
     answers = predict(setup, snapshot, methods, f"tune, {len(methods)} points", observes=observes)
 
     def scores(name: str, at: int) -> dict[str, float]:
-        predicted, labels, new = answers[f"{name}/{at}"], snapshot.labels, snapshot.remembered.new
+        predicted = answers[f"{name}/{at}"]
+        labels = snapshot.labels
+        new = snapshot.remembered.new
         accuracies = predicted.score(labels, new)
         if name == "parametric":
             begin = len(labels) // 2 if observes else 0

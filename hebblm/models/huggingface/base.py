@@ -88,15 +88,16 @@ class HuggingFaceBase(GradientBase):
     def _states(self, ids: Tensor) -> Tensor:
         if self.tracked:
             self.parameters()
-        trained, parts = self._trained, []
+        trained = self._trained
+        parts = []
         while ids.shape[1]:
             room = (trained.context - self._window.shape[1]) or trained.stride
             parts.append(self._advance(ids[:, :room]))
             ids = ids[:, room:]
         width = trained.head.weight.shape[1] + trained.key_width * trained.keyed
-        return (
-            torch.cat(parts, 1) if parts else trained.head.weight.new_zeros(self._streams, 0, width)
-        )
+        if parts:
+            return torch.cat(parts, 1)
+        return trained.head.weight.new_zeros(self._streams, 0, width)
 
     def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         head = self._trained.head_with(self._own)
@@ -121,7 +122,8 @@ class HuggingFaceBase(GradientBase):
         carried = {name: tensor for name, tensor in state.items() if name != TOKENS}
         window = state[TOKENS].view(self._streams, -1)
         if window.shape[1] > self._trained.context:  # it was saved by a model with a longer one
-            window, carried = window[:, -self._trained.context :], {}
+            window = window[:, -self._trained.context :]
+            carried = {}
         with torch.no_grad():
             if window.shape[1]:
                 self._advance(window)
@@ -134,11 +136,10 @@ class HuggingFaceBase(GradientBase):
 
     def state_dict(self) -> State:
         """Return the state with keys and values of the window as they were computed."""
-        carried = (
-            {}
-            if self._cache is None or self._recurrent or self.tracked
-            else dict(tensors_of(self._cache))
-        )
+        if self._cache is None or self._recurrent or self.tracked:
+            carried = {}
+        else:
+            carried = dict(tensors_of(self._cache))
         return {**super().state_dict(), **prefixed("cache ", carried)}
 
     def load_state_dict(self, state: State) -> None:
@@ -154,12 +155,16 @@ class HuggingFaceBase(GradientBase):
 
     @contextmanager
     def preserve_state(self) -> Iterator[None]:
-        window, cache, hidden = self._window, self._cache, self._hidden
+        window = self._window
+        cache = self._cache
+        hidden = self._hidden
         self._cache = copy.deepcopy(cache)
         try:
             yield
         finally:
-            self._window, self._cache, self._hidden = window, cache, hidden
+            self._window = window
+            self._cache = cache
+            self._hidden = hidden
 
     @property
     def max_rewind(self) -> int:
@@ -210,11 +215,10 @@ class HuggingFaceBase(GradientBase):
             return super().continuations(rows)
         base = HuggingFaceBase(self._trained, learned=self._own, streams=len(rows))
         base._window = self._window.expand(len(rows), -1)
-        shared = (
-            {id(tensor): tensor for _, tensor in tensors_of(self._cache)}
-            if self._cache is not None
-            else {}
-        )
+        if self._cache is not None:
+            shared = {id(tensor): tensor for _, tensor in tensors_of(self._cache)}
+        else:
+            shared = {}
         if shared:  # what holds the tensors is copied, they themselves are repeated
             base._cache = replace_tensors(
                 copy.deepcopy(self._cache, shared),
@@ -222,13 +226,14 @@ class HuggingFaceBase(GradientBase):
                     one.repeat_interleave(len(rows), 0) if one.ndim > 1 and len(one) == 1 else one
                 ),
             )
-        states = base.read(pad_sequence([*rows], batch_first=True))
+        states = base.read(pad_sequence(list(rows), batch_first=True))
         return [states[b, : len(row)] for b, row in enumerate(rows)]
 
     @cached_property
     def _branching(self) -> bool:
         """Whether continuations of one beginning have the same states in a batch as alone."""
-        network, ids = self._trained, self._trained.probe_ids
+        network = self._trained
+        ids = self._trained.probe_ids
         # some models read rows of a single token otherwise
         tried = [ids[-2:], ids[:3].flip(0)], [ids[-1:], ids[:1]]
         with turn(network.model):
@@ -274,10 +279,12 @@ class HuggingFaceBase(GradientBase):
         """Return states (B, N, D) after tokens (B, N) that fit into the window, or begin the next
         one.
         """
-        trained, window = self._trained, self._window
+        trained = self._trained
+        window = self._window
         ids = ids.to(window.device)
         if window.shape[1] == trained.context:
-            window, self._cache = trained.with_bos(window[:, trained.stride :]), None
+            window = trained.with_bos(window[:, trained.stride :])
+            self._cache = None
         fed = ids if self._cache is not None else torch.cat([window, ids], 1)
         if not self._anew and trained.steps == "one" and self._cache is not None:
             states = torch.cat([self._forward(token) for token in torch.split(fed, 1, 1)], 1)

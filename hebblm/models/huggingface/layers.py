@@ -47,7 +47,8 @@ class FoundHead:
         """Return the head of these parameters, with the scale folded in; in float32 if they have
         half precision.
         """
-        weight, bias = parameters[self.weight], None if self.bias is None else parameters[self.bias]
+        weight = parameters[self.weight]
+        bias = None if self.bias is None else parameters[self.bias]
         return OutputHead(
             self._scaled(weight), None if bias is None else self._scaled(bias), self.cap
         )
@@ -70,11 +71,9 @@ class Key:
         """Record the states (B, T, D_key) of each forward pass; empty for those that enter the
         output layer.
         """
-        return (
-            nullcontext([])
-            if self.module is None
-            else states_of(self.module, entering=self.entering)
-        )
+        if self.module is None:
+            return nullcontext([])
+        return states_of(self.module, entering=self.entering)
 
 
 def find_key(model: Any, name: str) -> Key:
@@ -218,9 +217,10 @@ def logits_of(model: Any, ids: Tensor) -> Tensor:
     with probing(kind):
         logits = getattr(model(ids), "logits", None)
     if not isinstance(logits, Tensor) or logits.ndim != 3 or logits.shape[:2] != ids.shape:
-        given = (
-            f"logits of shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else "no logits"
-        )
+        if isinstance(logits, Tensor):
+            given = f"logits of shape {tuple(logits.shape)}"
+        else:
+            given = "no logits"
         raise UserError(
             f"{kind} gives {given} for a text of {ids.shape[1]} tokens; {READS} that give a row a "
             "token"
@@ -230,11 +230,10 @@ def logits_of(model: Any, ids: Tensor) -> Tensor:
         return logits
     weights = [weight for weight in model.parameters() if weight.is_floating_point()]
     what = "logits" if all(bool(weight.isfinite().all()) for weight in weights) else "weights"
-    dtype = (
-        torch.float16
-        if any(weight.dtype == torch.float16 for weight in weights)
-        else weights[0].dtype
-    )
+    if any(weight.dtype == torch.float16 for weight in weights):
+        dtype = torch.float16
+    else:
+        dtype = weights[0].dtype
     remedy = "load it with dtype=float32" if dtype == torch.float16 else "download the model again"
     fault = "all zero" if finite else "not finite"
     raise UserError(
@@ -250,7 +249,8 @@ def _fitted(
 
     Rounding may change logits by a share of the largest one.
     """
-    tolerance, size = max(EXACT, rounding), float(logits.abs().max())
+    tolerance = max(EXACT, rounding)
+    size = float(logits.abs().max())
     for cap in (*caps, None):
         clear = torch.ones_like(logits) if cap is None else (logits.abs() < CLEAR * cap).double()
         straight = logits if cap is None else cap * (clear * logits / cap).atanh()

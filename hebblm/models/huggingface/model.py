@@ -39,9 +39,12 @@ class Weights:
     """
 
     def __init__(self, model: Any, key: str, file_sha256: str) -> None:
-        self._model, self._key, self.file_sha256 = model, key, file_sha256
+        self._model = model
+        self._key = key
+        self.file_sha256 = file_sha256
         with turn(model):  # those of a base that moves may stand in their places meanwhile
-            self._sha256, self._counts = self._fingerprint(), _counts(model)
+            self._sha256 = self._fingerprint()
+            self._counts = _counts(model)
 
     def sha256(self) -> str:
         """Hash of the weights; raises if they have changed."""
@@ -138,7 +141,8 @@ class HuggingFaceModel(Network):
         away; if windows begin with a special token, it is one of these. Several processes divide a
         segment's windows in their order.
         """
-        total, device = len(ids) - 1, self.head.weight.device
+        total = len(ids) - 1
+        device = self.head.weight.device
         stream = torch.from_numpy(np.asarray(ids, dtype=np.int64))
         begins = self.begin is not None
         warm = self.context - self.stride - begins
@@ -246,10 +250,8 @@ class HuggingFaceModel(Network):
             exact = is_exact(self.model, self.probe_ids)
 
         def alike() -> bool:
-            together, alone = (
-                HuggingFaceBase(self, streams=2),
-                [HuggingFaceBase(self) for _ in rows],
-            )
+            together = HuggingFaceBase(self, streams=2)
+            alone = [HuggingFaceBase(self) for _ in rows]
             for part in (slice(0, -1), slice(-1, None)):
                 expected = torch.stack(
                     [base.read(row[part]) for base, row in zip(alone, rows, strict=True)]

@@ -75,7 +75,8 @@ def open_causal(
     """
     # the model that torch.compile wrapped: the wrapper's own call does not show its arguments
     model = getattr(model, "_orig_mod", model)
-    given, model = model, unwrapped(model)
+    given = model
+    model = unwrapped(model)
     if not hasattr(model, "get_output_embeddings") or not hasattr(model, "config"):
         raise UserError(
             f"{type(model).__name__} is not a language model of transformers; give (model, "
@@ -226,7 +227,9 @@ def _has_gradients(opened: HuggingFaceModel) -> bool:
     """
     first = opened.learns[0]
     learned = {first: torch.nn.Parameter(opened.parameters[first].clone())}
-    ids, carried, parts = opened.probe_ids[None], None, []
+    ids = opened.probe_ids[None]
+    carried = None
+    parts = []
     rest = ids.shape[1] - 1
     pieces = [1] * (rest + 1) if opened.steps == "one" else [rest - rest // 2, rest // 2, 1]
     try:
@@ -250,11 +253,10 @@ def _window(config: Any, context: int | None, stride: int | None) -> tuple[int, 
         context = CONTEXT if limit is None else min(CONTEXT, limit)
     if context < 2 or (limit is not None and context > limit):
         most = getattr(config.get_text_config(), "max_position_embeddings", None)
-        why = (
-            ""
-            if limit is None or limit == most
-            else ", above which its positions change (longrope)"
-        )
+        if limit is None or limit == most:
+            why = ""
+        else:
+            why = ", above which its positions change (longrope)"
         raise UserError(
             f"context = {context} must lie between 2 and the model's {limit or 'memory'} "
             f"tokens{why}"

@@ -260,7 +260,8 @@ def _gain_so_far(result: StoredResult, method: str) -> Curve:
 
 
 def _last_gain(result: StoredResult, method: str) -> float | None:
-    base, item = result.methods[BASE], result.methods[method]
+    base = result.methods[BASE]
+    item = result.methods[method]
     gain = difference(base.running[-1][1], item.running[-1][1])
     if gain is None:
         return None
@@ -301,7 +302,8 @@ def _gain_on(result: StoredResult, method: str, part: str) -> Gain:
     """Return a method's gain on all, new or known words by the page's unit; an older result has no
     interval.
     """
-    base, item = result.methods[BASE], result.methods[method]
+    base = result.methods[BASE]
+    item = result.methods[method]
     if part == ALL:
         gain = difference(base.loss, item.loss)
     elif part == OOV:

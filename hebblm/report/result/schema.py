@@ -196,7 +196,8 @@ class StoredResult:
         """What tells the text from others: its hash or else its name, its case, and its length if a
         part was read.
         """
-        scenario, extra = self.scenario, self.scenario.extra
+        scenario = self.scenario
+        extra = self.scenario.extra
         known = self.provenance.get("data_sha256", {}).get(scenario.target, scenario.target)
         length = extra.get("bytes", (extra.get("text") or {}).get("bytes", scenario.tokens))
         if extra.get("whole_split"):
