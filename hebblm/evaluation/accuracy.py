@@ -61,12 +61,17 @@ class TypedWords:
         if index not in self._known:
             word = self.letters[index]
             at = bisect_left(self._sorted, word)
-            letters = graphemes(word) if self._sorted[at : at + 1] == [word] else []
-            typed = ["".join(letters[:count]) for count in range(len(letters))]
-            bounds = [
-                [bisect_left(self._sorted, part + end) for part in typed] for end in ("", LAST)
-            ]
-            self._known[index] = Places(*(np.array(bound, dtype=np.int64) for bound in bounds))
+            is_listed = self._sorted[at : at + 1] == [word]
+            letters = graphemes(word) if is_listed else []
+            begins = []
+            ends = []
+            for count in range(len(letters)):
+                typed = "".join(letters[:count])
+                begins.append(bisect_left(self._sorted, typed))
+                ends.append(bisect_left(self._sorted, typed + LAST))
+            self._known[index] = Places(
+                np.array(begins, dtype=np.int64), np.array(ends, dtype=np.int64)
+            )
         return self._known[index]
 
 
@@ -145,6 +150,9 @@ def letters_of(stream: EvaluationStream) -> Ints:
     """
     words = stream.reported
     signs = {*FAIRSEQ_SPECIALS, EOS, UNK}
-    lengths = [0 if symbol in signs else len(graphemes(symbol.strip())) for symbol in words.symbols]
-    letters: Ints = np.array(lengths, dtype=np.int64)[words.targets]
+    lengths = np.zeros(len(words.symbols), dtype=np.int64)
+    for index, symbol in enumerate(words.symbols):
+        if symbol not in signs:
+            lengths[index] = len(graphemes(symbol.strip()))
+    letters: Ints = lengths[words.targets]
     return letters

@@ -233,15 +233,19 @@ class PassCheckpoint:
             part |= prefixed(f"notes {index}: ", observer.state_dict())
         if written:
             dtype = self._contexts[0].memory.dtype
-            sizes = [(step, owner, len(observation.labels)) for step, owner, observation in written]
+            sizes = []
+            keys = []
+            labels = []
+            logs = []
+            for step, owner, observation in written:
+                sizes.append((step, owner, len(observation.labels)))
+                keys.append(observation.queries.to(dtype))
+                labels.append(observation.labels)
+                if observation.key_normalizers is not None:
+                    logs.append(observation.key_normalizers)
             part["sizes"] = torch.tensor(sizes)  # (L, 3)
-            part["keys"] = torch.cat([observation.queries.to(dtype) for *_, observation in written])
-            part["labels"] = torch.cat([observation.labels for *_, observation in written])
-            logs = [
-                observation.key_normalizers
-                for *_, observation in written
-                if observation.key_normalizers is not None
-            ]
+            part["keys"] = torch.cat(keys)
+            part["labels"] = torch.cat(labels)
             if logs:
                 part["log normalizers"] = torch.cat(logs)
         self._written = []
@@ -278,14 +282,18 @@ class PassCheckpoint:
         """Give a shared memory the entries that each rank wrote, step by step."""
         device = self._device
         nothing = torch.zeros(0, 2, dtype=torch.int64, device=device)
-        sizes = self._ranks.all_gather_rows(
-            torch.cat([nothing, *(rows for rows, _ in self._recalled)])
-        )  # (L, 2) each
-        labels = self._ranks.all_gather_rows(
-            torch.cat([nothing[:, 0], *(labels for _, labels in self._recalled)])
-        )
+        own_sizes = [nothing]
+        own_labels = [nothing[:, 0]]
+        for rows, recalled in self._recalled:
+            own_sizes.append(rows)
+            own_labels.append(recalled)
+        sizes = self._ranks.all_gather_rows(torch.cat(own_sizes))  # (L, 2) each
+        labels = self._ranks.all_gather_rows(torch.cat(own_labels))
         self._recalled = []
-        self._steps = max([0, *(int(rows[-1, 0]) + 1 for rows in sizes if len(rows))])
+        self._steps = 0
+        for rows in sizes:
+            if len(rows):
+                self._steps = max(self._steps, int(rows[-1, 0]) + 1)
         steps = []
         for rows, written in zip(sizes, labels, strict=True):
             counts = torch.zeros(self._steps, dtype=torch.int64, device=device)
@@ -297,13 +305,12 @@ class PassCheckpoint:
     def _places(self, begin: int, end: int) -> npt.NDArray[np.int64]:
         """Return the places in the text of the tokens of all streams between two places."""
         layout = self._layout
-        runs = [(layout.begins[stream], layout.lengths[stream]) for stream in layout.own_streams]
-        return np.concatenate(
-            [
-                np.arange(first + min(begin, length), first + min(end, length))
-                for first, length in runs
-            ]
-        )
+        runs = []
+        for stream in layout.own_streams:
+            first = layout.begins[stream]
+            length = layout.lengths[stream]
+            runs.append(np.arange(first + min(begin, length), first + min(end, length)))
+        return np.concatenate(runs)
 
     def _read(self, name: str) -> tuple[dict[str, Any], State]:
         """Return record and tensors of a file, on the base's device."""
@@ -311,8 +318,7 @@ class PassCheckpoint:
         tensors, record = read_tensors(self.folder / name, KIND, remedy)
         if not record:
             raise UserError(f"{self.folder / name} has no record of its place; {remedy}")
-        device = self._device
-        return record, {key: placed(tensor, device) for key, tensor in tensors.items()}
+        return record, {key: placed(tensor, self._device) for key, tensor in tensors.items()}
 
 
 def _part_name(index: int) -> str:

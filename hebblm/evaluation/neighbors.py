@@ -97,12 +97,11 @@ def neighbor_table(log: NeighborLog, scenario: Scenario) -> pa.Table:
         order = scenario.model.label_places(kept) + len(train) - 1 - kept
         place = np.where(from_stream, place, order[np.minimum(place, -1)])
     symbols = np.asarray(stream.symbols, dtype=object)
-    contexts = [
-        (" " if stream.pieces is None else "").join(
-            symbols[(stream.targets if streamed else train)[max(0, at - CONTEXT) : at]]
-        )
-        for at, streamed in zip(place.tolist(), from_stream.tolist(), strict=True)
-    ]
+    space = " " if stream.pieces is None else ""
+    contexts = []
+    for at, streamed in zip(place.tolist(), from_stream.tolist(), strict=True):
+        text = stream.targets if streamed else train
+        contexts.append(space.join(symbols[text[max(0, at - CONTEXT) : at]]))
     position = columns["position"].astype(np.int64)
     rank = columns["rank"].astype(np.int64)
     if stream.pieces is not None:

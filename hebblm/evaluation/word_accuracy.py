@@ -52,16 +52,14 @@ def places_of(stream: EvaluationStream, asked: int | Sequence[int]) -> list[Aske
     begins = np.flatnonzero(np.r_[len(first) > 0, first[1:] > last[:-1]])
     ends = np.searchsorted(first, first[begins], side="right")
     unknown = words.symbols.index(UNK) if UNK in words.symbols else NEVER
-    places = np.stack([first[begins], begins, ends], 1)[
-        (words.targets[first[begins]] != unknown) & (ends < len(first))
-    ]
-    if isinstance(asked, int):
-        if len(places):
-            places = places[np.unique(np.linspace(0, len(places) - 1, asked).astype(int))]
-        else:
-            places = places
-    else:
+    numbers = first[begins]
+    possible = (words.targets[numbers] != unknown) & (ends < len(first))
+    places = np.stack([numbers, begins, ends], 1)[possible]
+    if not isinstance(asked, int):
         places = places[np.isin(places[:, 0], asked)]
+    elif len(places):
+        evenly = np.linspace(0, len(places) - 1, asked).astype(int)
+        places = places[np.unique(evenly)]
     return [AskedPlace(*row) for row in places.tolist()]
 
 
@@ -90,9 +88,8 @@ class Expectations:
         """Return log-probabilities (R, V) in nats of a method after rows of pieces."""
         if left := [row for row in rows if (name, row) not in self._known]:
             computed = predictor.log_probs(self._batch(tuple(left))).cpu()
-            self._known |= {
-                (name, row): log_prob for row, log_prob in zip(left, computed, strict=True)
-            }
+            for row, log_probs in zip(left, computed, strict=True):
+                self._known[name, row] = log_probs
         return torch.stack([self._known[name, row] for row in rows])
 
     def _batch(self, rows: tuple[tuple[int, ...], ...]) -> EvalBatch:
@@ -101,12 +98,12 @@ class Expectations:
         """
         if rows not in self._batches:
             left = [row for row in rows if row not in self._states]
-            for row, states in zip(
-                left, self._base.continuations([self._ids(row) for row in left]), strict=True
-            ):
-                self._states |= {row[: at + 1]: state for at, state in enumerate(states)}
-            states = torch.stack([self._states[row] for row in rows])
-            self._batches[rows] = EvalBatch.after(rows, states, self._context, self._past)
+            read = self._base.continuations([self._ids(row) for row in left])
+            for row, states in zip(left, read, strict=True):
+                for at, state in enumerate(states):
+                    self._states[row[: at + 1]] = state
+            asked = torch.stack([self._states[row] for row in rows])
+            self._batches[rows] = EvalBatch.after(rows, asked, self._context, self._past)
         return self._batches[rows]
 
     def _ids(self, row: tuple[int, ...]) -> Tensor:
@@ -180,10 +177,9 @@ class WordsAsked(Notes):
         assert self.stream.pieces is not None
         word = self.stream.pieces.texts[place.word]
         ids = self.stream.ids[place.begin : place.end].tolist()
+        before = ""
         if place.begin:
-            before = self.texts.text(self.stream.ids[place.begin - 1 : place.begin].tolist())
-        else:
-            before = ""
+            before = self.texts.text([int(self.stream.ids[place.begin - 1])])
         core = without_closing(word)
         asked = Asked(core, tuple(ids), new=bool(before) and not before[-1].isspace())
         after = len(graphemes(word)) - len(graphemes(core))  # punctuation is typed
@@ -197,9 +193,14 @@ class WordsAsked(Notes):
                 return log_probs, log_probs
 
             ranked = partial(rank_of, expect, self.texts, asked)
-            rank = columns[f"rank {number}"] = ranked(LONG_LIST)
-            typed = 0 if 0 < rank <= LISTED else _letters(core, partial(ranked, LISTED))
-            columns[f"typed {number}"] = NEVER if typed == NEVER else typed + after
+            rank = ranked(LONG_LIST)
+            typed = 0
+            if not 0 < rank <= LISTED:
+                typed = _letters(core, partial(ranked, LISTED))
+            if typed != NEVER:
+                typed += after
+            columns[f"rank {number}"] = rank
+            columns[f"typed {number}"] = typed
         self.add({name: torch.tensor([value]) for name, value in columns.items()})
 
     def guesses(self, stream: EvaluationStream) -> dict[str, Guesses]:
@@ -230,4 +231,6 @@ def _letters(word: str, rank: Callable[[str], int]) -> int:
             high = middle
         else:
             low = middle + 1
-    return low if low < len(letters) else NEVER
+    if low < len(letters):
+        return low
+    return NEVER

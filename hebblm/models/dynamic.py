@@ -251,17 +251,22 @@ def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> D
         mean_squares: of the gradients of training segments, one tensor per parameter, or None if
             not known.
     """
-    if config.rule == "auto":
-        config = replace(config, rule=STREAM if mean_squares is None else "rms")
+    if config.rule == "auto" and mean_squares is None:
+        config = replace(config, rule=STREAM)
+    elif config.rule == "auto":
+        config = replace(config, rule="rms")
     if config.lr != MEASURED or config.rule == STREAM:
         return config
     assert mean_squares is not None, "a rate is measured on the gradients of training text"
-    gains = (
-        squares if config.rule == "sgd" else squares / (squares.sqrt() + config.epsilon)
-        for squares in mean_squares
-    )
-    gain = sum(float(part.sum(dtype=torch.float64)) for part in gains)
-    return replace(config, lr=float(f"{config.gain / gain:.1e}") if gain > 0 else 0.0)
+    gain = 0.0
+    for squares in mean_squares:
+        part = squares
+        if config.rule != "sgd":
+            part = squares / (squares.sqrt() + config.epsilon)
+        gain += float(part.sum(dtype=torch.float64))
+    if gain <= 0:
+        return replace(config, lr=0.0)
+    return replace(config, lr=float(f"{config.gain / gain:.1e}"))
 
 
 class _Scales(NamedTuple):

@@ -227,7 +227,9 @@ class GrowingVocabulary(Vocabulary):
         for line, shown in zip(text.split("\n"), inner.split("\n"), strict=True):
             words = self.tokenizer.tokenize(line)
             if self.lower:
-                words = [token if token in self.dictionary else token.lower() for token in words]
+                for at, word in enumerate(words):
+                    if word not in self.dictionary:
+                        words[at] = word.lower()
             lost += self.tokenizer.lost(shown, words)
             tokens += [*words, end]
         tokens.pop()

@@ -107,9 +107,8 @@ class Replay:
         watched: Sequence[Predictor] = (),
     ) -> dict[str, Losses]:
         """Return the losses (T,) of some rules, read by this rank alone; see :meth:`score`."""
-        if self.checkpoint is None:
-            checkpoint = None
-        else:
+        checkpoint = None
+        if self.checkpoint is not None:
             checkpoint = self.checkpoint.next_pass(title, observers)
         self.base.reset()
         self.context.learners = ()  # what an earlier reading learned would be solved for in vain

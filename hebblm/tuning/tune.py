@@ -71,7 +71,9 @@ def tune(
         )
     # above 0, it is tuned
     kept = {name: value for name, value in (fixed or {}).items() if name != "base.lr"}
-    usual = defaults() | (TRANSFORMERS if scenario.config.model is not None else {})
+    usual = defaults()
+    if scenario.config.model is not None:
+        usual |= TRANSFORMERS
     around = around or {}
     search = Search(settings, grid.around(around), with_parts(methods), kept, usual=usual)
     if scenario.closed:
@@ -93,30 +95,29 @@ def tune_static(search: Search, replay: Replay) -> None:
     """Tune the methods that read the states of the base."""
     wanted = search.wanted
     best = search.best
-    alone = {
-        name: _space(search, name)
-        for name, method in METHODS.items()
-        if method.search_space and not method.parts
-    }
+    # 1) Methods without parts, all in one reading of the text. With a share to be tried, the memory
+    # is read alone; its share of the mixture is computed from the losses afterwards.
+    alone = {}
+    for name, method in METHODS.items():
+        if name in wanted and method.search_space and not method.parts:
+            alone[name] = _space(search, name)
     predictors: dict[str, Predictor] = {"lstm": Unadapted()}
-    for method, (tried, mixture_weights) in alone.items():
-        if method in wanted:
-            predictors |= search.predictors(
-                method, tried, **({"gamma": 1.0} if mixture_weights else {})
-            )
+    for name, (tried, mixture_weights) in alone.items():
+        if mixture_weights:
+            predictors |= search.predictors(name, tried, gamma=1.0)
+        else:
+            predictors |= search.predictors(name, tried)
     losses = replay.score(predictors, f"tune {len(predictors)} points")
     base = losses["lstm"]
     best["lstm"] = BestPoint(float(base.mean()), {}, base)
-    for method, (tried, mixture_weights) in alone.items():
-        if method in wanted:
-            outcomes = _found(losses, method, tried)
-            name = f"{dotted(method)}.gamma"
-            search.take(
-                method,
-                with_shares(outcomes, base, name, mixture_weights, replay.every)
-                if mixture_weights
-                else outcomes,
-            )
+    for name, (tried, mixture_weights) in alone.items():
+        outcomes = _found(losses, name, tried)
+        if mixture_weights:
+            gamma = f"{dotted(name)}.gamma"
+            outcomes = with_shares(outcomes, base, gamma, mixture_weights, replay.every)
+        search.take(name, outcomes)
+
+    # 2) Methods over others, at the best values of these.
     if "hebb" in wanted:
         _tune_hebb(search, replay)
     for part in ("mbpa", "hebb"):
@@ -184,7 +185,9 @@ def _alone(
     to the best so far.
     """
     start = {name: search.fixed.get(name, around[name]) for name in tried[0] if name in around}
-    left = next_to(tried, start) if start else list(tried)
+    left = list(tried)
+    if start:
+        left = next_to(tried, start)
     seen = []
     least = np.inf
 
@@ -230,4 +233,7 @@ def _found(
     """
     for index, point in enumerate(tried):
         rows = [losses[name] for name in named(f"{method} {index}", point)]
-        yield point, np.stack(rows) if len(rows) > 1 else rows[0]
+        if len(rows) > 1:
+            yield point, np.stack(rows)
+        else:
+            yield point, rows[0]

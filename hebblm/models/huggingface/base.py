@@ -74,15 +74,10 @@ class HuggingFaceBase(GradientBase):
     def parameters(self) -> dict[str, nn.Parameter]:
         """Return the weights that may learn, by name; from then on they are this base's own."""
         if not self._own:
-            trained = self._trained.parameters
-            self._own = {
-                name: nn.Parameter(
-                    trained[name].to(
-                        torch.promote_types(trained[name].dtype, torch.float32), copy=True
-                    )
-                )
-                for name in self._trained.learns
-            }
+            for name in self._trained.learns:
+                weight = self._trained.parameters[name]
+                precise = torch.promote_types(weight.dtype, torch.float32)
+                self._own[name] = nn.Parameter(weight.to(precise, copy=True))
         return self._own
 
     def _states(self, ids: Tensor) -> Tensor:
@@ -201,11 +196,10 @@ class HuggingFaceBase(GradientBase):
         if len(rows) < 2 or not self._branching:
             return super().continuations(rows)
         most = max(1, BESIDE // (self._window.shape[1] + max(map(len, rows)) + 1))
-        return [
-            state
-            for at in range(0, len(rows), most)
-            for state in self._beside(rows[at : at + most])
-        ]
+        states = []
+        for at in range(0, len(rows), most):
+            states += self._beside(rows[at : at + most])
+        return states
 
     def _beside(self, rows: Sequence[Tensor]) -> list[Tensor]:
         """Return the hidden states of continuations read as one batch, the shorter ones padded at
@@ -215,17 +209,17 @@ class HuggingFaceBase(GradientBase):
             return super().continuations(rows)
         base = HuggingFaceBase(self._trained, learned=self._own, streams=len(rows))
         base._window = self._window.expand(len(rows), -1)
+        shared = {}
         if self._cache is not None:
             shared = {id(tensor): tensor for _, tensor in tensors_of(self._cache)}
-        else:
-            shared = {}
+
+        def repeated(_: object, one: Tensor) -> Tensor:
+            if one.ndim > 1 and len(one) == 1:
+                return one.repeat_interleave(len(rows), 0)
+            return one
+
         if shared:  # what holds the tensors is copied, they themselves are repeated
-            base._cache = replace_tensors(
-                copy.deepcopy(self._cache, shared),
-                lambda _, one: (
-                    one.repeat_interleave(len(rows), 0) if one.ndim > 1 and len(one) == 1 else one
-                ),
-            )
+            base._cache = replace_tensors(copy.deepcopy(self._cache, shared), repeated)
         states = base.read(pad_sequence(list(rows), batch_first=True))
         return [states[b, : len(row)] for b, row in enumerate(rows)]
 
@@ -247,9 +241,9 @@ class HuggingFaceBase(GradientBase):
                 states = [base._beside(rows) for rows in tried]
             except (RuntimeError, ValueError, IndexError, TypeError):  # it reads them one at a time
                 return False
+            pairs = zip(chain(*states), chain(*expected), strict=True)
             return all(
-                tensor.shape == other.shape and agree(tensor, other, exact)
-                for tensor, other in zip(chain(*states), chain(*expected), strict=True)
+                one.shape == other.shape and agree(one, other, exact) for one, other in pairs
             )
 
         return holds(alike, exact)

@@ -48,10 +48,10 @@ class FoundHead:
         half precision.
         """
         weight = parameters[self.weight]
-        bias = None if self.bias is None else parameters[self.bias]
-        return OutputHead(
-            self._scaled(weight), None if bias is None else self._scaled(bias), self.cap
-        )
+        bias = None
+        if self.bias is not None:
+            bias = self._scaled(parameters[self.bias])
+        return OutputHead(self._scaled(weight), bias, self.cap)
 
     def _scaled(self, tensor: Tensor) -> Tensor:
         if tensor.dtype.itemsize < 4:
@@ -134,7 +134,9 @@ def states_of(
             return None
         states = inputs[0] if inputs else (options or {})["hidden_states"]
         noted.append(states)
-        return ((states[..., -1:, :], *inputs[1:]), options) if last_only else None
+        if not last_only:
+            return None
+        return (states[..., -1:, :], *inputs[1:]), options
 
     def after(_: nn.Module, inputs: tuple[Any, ...], out: Any) -> None:
         if get_ident() == thread:
@@ -190,21 +192,20 @@ def find_head(model: Any, ids: Tensor, exact: bool) -> FoundHead:
         logits_of(model, ids)  # it will be read in float16, which overflows where float32 does not
     if len(states) != 1 or states[0].shape != (*ids.shape, weight.shape[1]):
         raise UserError(f"{kind} does not compute its logits with its output layer")
-    named = (getattr(model.config.get_text_config(), name, None) for name in CAPS)
     rounding = 0.0 if exact else ROUNDING * torch.finfo(weight.dtype).eps
-    plain = FoundHead(module, names[id(weight)], None if bias is None else names[id(bias)])
     hidden = states[0][0].double().to(weight.device)  # (T, D)
     # (T, V)
     product = torch.cat([hidden @ rows.double().t() for rows in torch.split(weight, ROWS)], -1)
-    product = product if bias is None else product + bias.double()
-    return _fitted(
-        plain,
-        product,
-        logits.to(product.device),
-        [float(cap) for cap in named if cap],
-        rounding,
-        kind,
-    )
+    plain = FoundHead(module, names[id(weight)], None)
+    if bias is not None:
+        plain = replace(plain, bias=names[id(bias)])
+        product = product + bias.double()
+    caps = []
+    for name in CAPS:
+        cap = getattr(model.config.get_text_config(), name, None)
+        if cap:
+            caps.append(float(cap))
+    return _fitted(plain, product, logits.to(product.device), caps, rounding, kind)
 
 
 def logits_of(model: Any, ids: Tensor) -> Tensor:
@@ -252,12 +253,19 @@ def _fitted(
     tolerance = max(EXACT, rounding)
     size = float(logits.abs().max())
     for cap in (*caps, None):
-        clear = torch.ones_like(logits) if cap is None else (logits.abs() < CLEAR * cap).double()
-        straight = logits if cap is None else cap * (clear * logits / cap).atanh()
+        # The logits as they stood before a cap, where these are clear.
+        clear = torch.ones_like(logits)
+        straight = logits
+        if cap is not None:
+            clear = (logits.abs() < CLEAR * cap).double()
+            straight = cap * (clear * logits / cap).atanh()
         # least squares
         scale = float((clear * straight * product).sum() / (clear * product.square()).sum())
-        scale = 1.0 if abs(scale - 1) < tolerance else scale
-        again = scale * product if cap is None else cap * (scale * product / cap).tanh()
+        if abs(scale - 1) < tolerance:
+            scale = 1.0
+        again = scale * product
+        if cap is not None:
+            again = cap * (again / cap).tanh()
         if scale > 0 and float((again - logits).abs().max()) <= tolerance * size:
             return replace(plain, scale=scale, cap=cap)
     gap = float((product - logits).abs().max())

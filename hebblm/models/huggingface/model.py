@@ -284,15 +284,10 @@ def longest(config: Any) -> int | None:
     rotary = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
     # some have one a kind of layer
     kinds = [kind for kind in (rotary, *rotary.values()) if isinstance(kind, dict)]
-    short = [
-        kind.get(
-            "original_max_position_embeddings",
-            getattr(text, "original_max_position_embeddings", None),
-        )
-        for kind in kinds
-        if kind.get("rope_type", kind.get("type")) == "longrope"
-    ]
-    return min(
-        (length for length in (most, *short) if isinstance(length, int) and length > 0),
-        default=None,
-    )
+    name = "original_max_position_embeddings"
+    limits = [most]
+    for kind in kinds:
+        if kind.get("rope_type", kind.get("type")) == "longrope":
+            limits.append(kind.get(name, getattr(text, name, None)))
+    known = [limit for limit in limits if isinstance(limit, int) and limit > 0]
+    return min(known, default=None)

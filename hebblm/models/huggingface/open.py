@@ -210,10 +210,10 @@ def _probed(opened: HuggingFaceModel, exact: bool) -> HuggingFaceModel:
     opened = replace(opened, key_width=whole.shape[2] - opened.head.weight.shape[1] * opened.keyed)
     if carried is None:
         return replace(opened, carries=None)
-    sizes = [
-        sum(tensor.numel() for _, tensor in tensors_of(item)) for item in (carried, behind_all)
-    ]
-    recurrent = sizes[0] == sizes[1] > 0
+    # A state that does not grow with the text is that of a recurrent network.
+    size = sum(tensor.numel() for _, tensor in tensors_of(carried))
+    size_behind_all = sum(tensor.numel() for _, tensor in tensors_of(behind_all))
+    recurrent = size == size_behind_all > 0
     if holds(lambda: goes_on(ids.shape[1]), exact):
         return replace(opened, recurrent=recurrent, steps="many")
     if holds(lambda: goes_on(1), exact):
@@ -282,9 +282,9 @@ def _learning(model: Any, head: FoundHead, asked: Sequence[str] | None) -> tuple
     norms = [
         name for name, module in model.named_modules() if "norm" in type(module).__name__.lower()
     ]
-    kinds: dict[str, list[str]] = {
-        part: [name for name in floating if part in name] for part in asked
-    }
+    kinds: dict[str, list[str]] = {}
+    for part in asked:
+        kinds[part] = [name for name in floating if part in name]
     if "lm_head" in kinds:
         kinds["lm_head"] += [name for name in (head.weight, head.bias) if name]
     if "norm" in kinds:
@@ -292,7 +292,7 @@ def _learning(model: Any, head: FoundHead, asked: Sequence[str] | None) -> tuple
     for part, names in kinds.items():
         if not names and part not in LEARNS:
             raise UserError(f"{type(model).__name__} has no weight with {part!r} in its name")
-    chosen = {name for names in kinds.values() for name in names}
+    chosen = set[str]().union(*kinds.values())
     return tuple(name for name in floating if name in chosen)
 
 
@@ -309,10 +309,7 @@ def _last_matrices(model: Any, floating: Sequence[str]) -> tuple[str, ...]:
     names = {id(module): name for name, module in model.named_modules()}
     chosen = []
     for layer in layers[-max(1, len(layers) // LAST_PART) :]:
-        matrices = [
-            name
-            for name, ndim in shapes.items()
-            if ndim > 1 and name.startswith(f"{names[id(layer)]}.")
-        ]
+        prefix = f"{names[id(layer)]}."
+        matrices = [name for name in shapes if shapes[name] > 1 and name.startswith(prefix)]
         chosen += matrices[-1:]
     return tuple(chosen)
