@@ -203,7 +203,7 @@ class PieceTexts:
         """
         by_text = self._by_stripped if stripped else self._by_data
         shortest = 0 if stripped else 1
-        pieces = []
+        pieces: list[int] = []
         for count in range(shortest, len(left) + 1):
             pieces += by_text.get(left[:count], ())
         for closing in self._closing:

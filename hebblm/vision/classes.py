@@ -80,15 +80,15 @@ def run_incremental(setup: ClassSetup) -> Outcome:
 
         def step(epoch: int) -> Step:
             tuning.learn(epoch, title)
-            if not (count := settings.tested_after(epoch + 1)):
+            count = settings.tested_after(epoch + 1)
+            if count == 0:
                 nothing = torch.full((len(order),), MISSING, dtype=torch.uint8)
-                return dict.fromkeys(methods, nothing), {
-                    name: {"stabilized": 0} for name in methods
-                }
+                none_retried = {name: {"stabilized": 0} for name in methods}
+                return dict.fromkeys(methods, nothing), none_retried
             snapshot = tuning.snapshot("test", order[:count])
-            classes_of, numbers = as_step(
-                predict(setup, snapshot, methods, f"{title}, epoch {epoch + 1}", observes=False)
-            )
+            whole_title = f"{title}, epoch {epoch + 1}"
+            answers = predict(setup, snapshot, methods, whole_title, observes=False)
+            classes_of, numbers = as_step(answers)
             rest = len(order) - count
             padded = {}
             for name, predicted in classes_of.items():
@@ -109,7 +109,10 @@ def run_incremental(setup: ClassSetup) -> Outcome:
             seed, values, labels, predictions, summed(taken), drawn, f"{ratio}:1", start.about
         )
 
-    runs = [partial(run_seed, seed, ratio) for ratio in settings.ratios for seed in setup.seeds]
+    runs = []
+    for ratio in settings.ratios:
+        for seed in setup.seeds:
+            runs.append(partial(run_seed, seed, ratio))
     return Outcome(tuple(divided(runs)), {"1:1": tried})
 
 
@@ -266,21 +269,23 @@ def run_timing(setup: ClassSetup) -> dict[str, Any]:
     path = setup.state / f"timing-{run}.state.safetensors"
     title = "time every method in turn"
     _, rounds = take_steps(path, run, settings.timing.rounds, in_turn, title=title)
-    seconds = {name: [seconds_of[name]["seconds"] for seconds_of in rounds] for name in METHODS}
+    records = {}
+    for name in METHODS:
+        times = []
+        ratios = []
+        for seconds in rounds:
+            times.append(seconds[name]["seconds"])
+            ratios.append(seconds[name]["seconds"] / seconds["parametric"]["seconds"])
+        records[name] = {
+            "hyperparameters": values_of(name, values),
+            "seconds": _median_of(times),
+            "ratio": _median_of(ratios),
+        }
     return {
         "tuning": {str(classes): tried},
         "at_end": at_end({str(classes): tried}),
         "seeds": [{"seed": seed, "pretraining": dict(start.record)}],
-        "methods": {
-            name: {
-                "hyperparameters": values_of(name, values),
-                "seconds": _median_of(times),
-                "ratio": _median_of(
-                    [a / b for a, b in zip(times, seconds["parametric"], strict=True)]
-                ),
-            }
-            for name, times in seconds.items()
-        },
+        "methods": records,
     }
 
 

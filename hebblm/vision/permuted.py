@@ -81,19 +81,18 @@ def draw(dataset: ImageDataset, settings: PermutedSettings, seed: int) -> Draw:
     pixels = generator(seed, "permutations")
     samples = generator(seed, "samples")
     width = dataset.train.width
-    tasks = range(settings.tasks)
+    permutations = []
+    train = []
+    for _ in range(settings.tasks):
+        permutations.append(torch.randperm(width, generator=pixels))
+        chosen = torch.randperm(len(pool), generator=samples)[: settings.train_samples]
+        train.append(pool[chosen])
+    test = torch.randperm(len(dataset.test), generator=generator(seed, "test"))
     return Draw(
-        permutations=torch.stack([torch.randperm(width, generator=pixels) for _ in tasks]),
-        train=torch.stack(
-            [
-                pool[torch.randperm(len(pool), generator=samples)[: settings.train_samples]]
-                for _ in tasks
-            ]
-        ),
+        permutations=torch.stack(permutations),
+        train=torch.stack(train),
         held_out=held_out,
-        test=torch.randperm(len(dataset.test), generator=generator(seed, "test"))[
-            : settings.test_samples
-        ],
+        test=test[: settings.test_samples],
     )
 
 
@@ -193,11 +192,11 @@ class Chain:
         groups: dict[str, Parameters] = {"model": self.model.parameters()}
         if self._penalty is not None:
             groups |= {"precision": self._penalty.precisions, "centre": self._penalty.centres}
-        return {
-            f"{group}.{name}": one
-            for group in groups
-            for name, one in zip(PARAMETERS, groups[group], strict=True)
-        }
+        state = {}
+        for group, parameters in groups.items():
+            for name, parameter in zip(PARAMETERS, parameters, strict=True):
+                state[f"{group}.{name}"] = parameter
+        return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         def group(prefix: str) -> Parameters:
@@ -247,22 +246,16 @@ def run_permuted(setup: Setup[PermutedSettings]) -> Outcome:
         "program": program(*NUMBERS),
         "tuned_with": setup.seeds[0] if settings.tuned else None,
     }
-    with current().in_turn():
-        tried = _tune(streams[0], setup.state, hash_of(decisive)) if settings.tuned else None
-    if tried is None:
-        values = settings.first()
-    else:
+    tried = None
+    values = settings.first()
+    if settings.tuned:
+        with current().in_turn():
+            tried = _tune(streams[0], setup.state, hash_of(decisive))
         values = {name: best(points) for name, points in tried.items()}
-    runs = [
-        partial(
-            _run_seed,
-            stream,
-            values,
-            setup.state,
-            hash_of({**decisive, "seed": stream.seed, "values": values}),
-        )
-        for stream in streams
-    ]
+    runs = []
+    for stream in streams:
+        run = hash_of({**decisive, "seed": stream.seed, "values": values})
+        runs.append(partial(_run_seed, stream, values, setup.state, run))
     return Outcome(tuple(divided(runs)), {"": tried})
 
 
@@ -318,14 +311,10 @@ def _tune_adaptation(stream: TaskStream, model: MLP, size: int) -> Tried:
         for lr in settings.mbpa_lambda:
             adapted = stream.adapted(stored, pixels, lr)
             mbpa.append({"lr": lr, **_scores(adapted.mbpa(), labels)})
-            hebb[lr] = [
-                {
-                    "beta": beta,
-                    "eta": eta,
-                    **_scores(adapted.hebb(counts, beta=beta, eta=eta), labels),
-                }
-                for beta, eta in itertools.product(settings.hebb_beta, settings.hebb_eta)
-            ]
+            hebb[lr] = []
+            for beta, eta in itertools.product(settings.hebb_beta, settings.hebb_eta):
+                logits = adapted.hebb(counts, beta=beta, eta=eta)
+                hebb[lr].append({"beta": beta, "eta": eta, **_scores(logits, labels)})
             progress(1)
     return {f"mbpa-{size}": mbpa, f"hebb-{size}": hebb[best(mbpa)["lr"]]}
 
@@ -343,10 +332,12 @@ def _run_seed(stream: TaskStream, values: Values, folder: Path, run: str) -> See
     predictions: dict[str, Tensor] = {}
     counted: dict[str, dict[str, float]] = {}
     training = {}
-    for name, strength, sizes in (
+    # MbPA and Hebb go over the network without a penalty, with a memory of each size.
+    networks: tuple[tuple[str, float | None, tuple[int, ...]], ...] = (
         ("mlp", None, settings.stored),
         ("ewc", values["ewc"]["lambda"], ()),
-    ):
+    )
+    for name, strength, sizes in networks:
         path = folder / f"seed-{seed}-{name}.state.safetensors"
         measure = partial(_measure, stream, values, name, sizes)
         predicted, numbers = Chain(stream, strength).run(

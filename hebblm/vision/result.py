@@ -104,9 +104,8 @@ def paired_interval(first: Sequence[float], second: Sequence[float]) -> tuple[fl
     mean = statistics.fmean(gaps)
     if len(gaps) == 1:
         return mean, -math.inf, math.inf
-    half = (
-        float(t.ppf((1 + LEVEL) / 2, len(gaps) - 1)) * statistics.stdev(gaps) / math.sqrt(len(gaps))
-    )
+    deviations = float(t.ppf((1 + LEVEL) / 2, len(gaps) - 1))
+    half = deviations * statistics.stdev(gaps) / math.sqrt(len(gaps))
     return mean, mean - half, mean + half
 
 
@@ -133,7 +132,9 @@ def digest(tensor: Tensor) -> str:
 
 def harmonic_mean(old: float, new: float) -> float:
     """The harmonic mean of two shares; 0 where both are."""
-    return 2 * old * new / (old + new) if old + new else 0.0
+    if old + new == 0:
+        return 0.0
+    return 2 * old * new / (old + new)
 
 
 def over_seeds(scores: Sequence[Mapping[str, float | None]]) -> dict[str, Spread | None]:
@@ -147,7 +148,8 @@ def spread(values: Sequence[float | None]) -> Spread | None:
     if len(known) < len(values):
         return None
     tensor = torch.tensor(known, dtype=torch.float64)
-    return {"mean": float(tensor.mean()), "std": float(tensor.std()) if len(known) > 1 else None}
+    deviation = float(tensor.std()) if len(known) > 1 else None
+    return {"mean": float(tensor.mean()), "std": deviation}
 
 
 def at_end(tuning: Mapping[str, Tried | None]) -> list[str]:
