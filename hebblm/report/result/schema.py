@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any, Final, Literal, Self
 
-from hebblm.adapt.renamed import present_name
+from hebblm.adapt.renamed import present_keys
 from hebblm.errors import UserError
 from hebblm.io.files import Count, read_json, write_json
 from hebblm.report.result.accuracy import Accuracy
@@ -254,10 +254,12 @@ class StoredResult:
         if methods == {}:
             raise UserError(f"{where} has no methods; evaluate at least one")
         if isinstance(methods, dict):
-            document["methods"] = {
-                name: _under_present_names(read(MethodResult, item, f"{where}.methods.{name}"))
-                for name, item in methods.items()
-            }
+            present = {}
+            for name, item in methods.items():
+                method = read(MethodResult, item, f"{where}.methods.{name}")
+                settings = present_keys(method.hyperparameters)
+                present[name] = replace(method, hyperparameters=settings)
+            document["methods"] = present
         return read(cls, {key: item for key, item in document.items() if key != "schema"}, where)
 
     @classmethod
@@ -291,20 +293,6 @@ class StoredResult:
         path = Path(directory) / FILE_NAME
         write_json(path, self.to_json(), seal=True)
         return path
-
-
-def _under_present_names(item: MethodResult) -> MethodResult:
-    """Return a method's numbers with its settings, by section, under their present names."""
-    sections: dict[str, Any] = {}
-    for section, values in item.hyperparameters.items():
-        if not isinstance(values, Mapping):
-            sections[section] = values
-            continue
-        sections[section] = {
-            present_name(f"{section}.{key}").rpartition(".")[2]: value
-            for key, value in values.items()
-        }
-    return replace(item, hyperparameters=sections)
 
 
 def _negative(number: float | None) -> float | None:
