@@ -207,11 +207,11 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
         print_line(f"{name:<12}{value}")
     for text in texts:
         units = {"bytes": "bytes", "tokens": "tokens", "words": "new words"}
-        known = [
-            f"{text[key]:,} {unit if text[key] != 1 else unit[:-1]}"
-            for key, unit in units.items()
-            if text.get(key)
-        ]
+        known = []
+        for key, unit in units.items():
+            number = text.get(key)
+            if number:
+                known.append(f"{number:,} {unit[:-1] if number == 1 else unit}")
         if text.get("read"):
             known.append(f"read {text['read'][:16].replace('T', ' ')} UTC")
         if text.get("column"):

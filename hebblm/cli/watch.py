@@ -85,9 +85,10 @@ class Watch:
         for text in learned(reader.journal.record):
             texts.setdefault(text.name, []).extend(text.texts)
         # Hash of the text read of each; none of a text that was not read to its end.
-        self._read = {
-            name: _hash("".join(parts)) if any(parts) else "" for name, parts in texts.items()
-        }
+        self._read = {}
+        for name, parts in texts.items():
+            text_read = "".join(parts)
+            self._read[name] = _hash(text_read) if text_read else ""
         self._stuck: set[str] = set()  # names of files that are gone, but cannot be forgotten
         self._lines: SimpleQueue[str | None] = SimpleQueue()
         self._stopped = self._ended = False  # by Ctrl-C; the lines
@@ -171,9 +172,8 @@ class Watch:
             name = str(file)
             try:
                 now = file.path.stat()
-                homes[folder] = homes.get(folder) or {
-                    path: _identity(path) for path in self._up(folder)
-                }
+                if not homes.get(folder):
+                    homes[folder] = {path: _identity(path) for path in self._up(folder)}
             except OSError:  # gone meanwhile
                 continue
             self._homes[name] = homes[folder]
@@ -185,13 +185,11 @@ class Watch:
 
     def _gone(self, present: Collection[str]) -> list[str]:
         """Return the names of the files that were read and are deleted."""
-        missing = [
-            name
-            for name in self._read
-            if name not in present
-            and is_text(Path(name))
-            and Path(name).is_relative_to(self._folder)
-        ]
+        missing = []
+        for name in self._read:
+            path = Path(name)
+            if name not in present and is_text(path) and path.is_relative_to(self._folder):
+                missing.append(name)
         self._stuck.intersection_update(missing)
         gone = [name for name in missing if self._is_deleted(name)]
         for name in present:
@@ -218,7 +216,9 @@ class Watch:
             except OSError:
                 return False
             known = self._homes.get(name, {}).get(folder)
-            return holds if known is None else known == now
+            if known is None:
+                return holds
+            return known == now
         return False
 
     def _up(self, folder: Path) -> list[Path]:

@@ -93,10 +93,9 @@ def recover(path: Path) -> None:
 
 def check_own(folder: Path, expected: Collection[str]) -> None:
     """Refuse to replace a folder that holds files other than those written there."""
-    if folder.is_dir():
-        others = sorted(path.name for path in folder.iterdir() if path.name not in expected)
-    else:
-        others = []
+    if not folder.is_dir():
+        return
+    others = sorted(path.name for path in folder.iterdir() if path.name not in expected)
     if others:
         raise UserError(
             f"{folder} holds other files ({others[0]}), which would be overwritten; choose another "
@@ -114,11 +113,12 @@ def umask() -> int:
 
 def _concerns(filename: object, path: Path, temporary: Path | None) -> bool:
     """Return whether an OSError that names ``filename`` is about the place being written."""
-    named = Path(os.fsdecode(filename)) if isinstance(filename, (str, bytes, os.PathLike)) else None
-    places = [path, path.parent, *path.parents] + ([temporary] if temporary else [])
-    return named is not None and (
-        named in places or named.parent in places[:1] or named.parent == path.parent
-    )
+    if not isinstance(filename, (str, bytes, os.PathLike)):
+        return False
+    named = Path(os.fsdecode(filename))
+    if named in (path, temporary) or named in path.parents:
+        return True
+    return named.parent in (path, path.parent)
 
 
 def _sweep(path: Path) -> None:

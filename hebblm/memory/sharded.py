@@ -209,26 +209,25 @@ class _Places:
 
 def _packed(*columns: Tensor) -> Tensor:
     """Pack tensors (N, ...) side by side as bytes (N, bytes)."""
-    return torch.cat([column.contiguous().view(torch.uint8).view(len(column),
-    -1) if column.numel() else
-                      column.new_empty(len(column),
-                      column.shape[1:].numel() * column.element_size(),
-                      dtype=torch.uint8)
-                      for column in columns], dim=1)  # fmt: skip
+    packed = []
+    for column in columns:
+        width = column.shape[1:].numel() * column.element_size()
+        if column.numel():
+            packed.append(column.contiguous().view(torch.uint8).view(len(column), width))
+        else:
+            packed.append(column.new_empty(len(column), width, dtype=torch.uint8))
+    return torch.cat(packed, dim=1)
 
 
 def _unpacked(rows: Tensor, *like: Tensor) -> list[Tensor]:
     """Unpack tensors (N, ...) of the types of others; the inverse of :func:`_packed`."""
     # A single row would be contiguous in place, at an address that is not aligned.
     widths = [column.shape[1:].numel() * column.element_size() for column in like]
-    parts = torch.split(rows, widths, dim=1)
-    return [
-        part.clone(memory_format=torch.contiguous_format)
-        .view(-1)
-        .view(column.dtype)
-        .view(len(rows), *column.shape[1:])
-        for part, column in zip(parts, like, strict=True)
-    ]
+    unpacked = []
+    for part, column in zip(torch.split(rows, widths, dim=1), like, strict=True):
+        data = part.clone(memory_format=torch.contiguous_format).view(-1)
+        unpacked.append(data.view(column.dtype).view(len(rows), *column.shape[1:]))
+    return unpacked
 
 
 def _widened(counts: Tensor, classes: int) -> Tensor:

@@ -37,9 +37,15 @@ class Dictionary:
         self._symbols: list[str] = []
         self._counts: list[int] = []
         self._indices: dict[str, int] = {}
-        self.eos_word = "</s>" if scheme == "fairseq" else EOS
-        for symbol in FAIRSEQ_SPECIALS if scheme == "fairseq" else (UNK, EOS):
-            self.add_symbol(symbol, 1 if scheme == "fairseq" else 0)
+        self.eos_word = EOS
+        specials: tuple[str, ...] = (UNK, EOS)
+        count = 0
+        if scheme == "fairseq":
+            self.eos_word = "</s>"
+            specials = FAIRSEQ_SPECIALS
+            count = 1
+        for symbol in specials:
+            self.add_symbol(symbol, count)
         # As in fairseq, a later `#fairseq:overwrite` entry moves the word but not the special's own
         # id.
         self._find_specials()
@@ -58,7 +64,8 @@ class Dictionary:
         always = set(kept)
         for word, count in counts.items():
             known = word in always or count >= min_count
-            kept[word if known else UNK] = kept.get(word if known else UNK, 0) + count
+            symbol = word if known else UNK
+            kept[symbol] = kept.get(symbol, 0) + count
         dictionary = cls._empty()
         for word in sorted(kept, key=lambda word: (-kept[word], word)):
             dictionary.add_symbol(word, kept[word])
@@ -141,7 +148,10 @@ class Dictionary:
         for symbol, count in zip(self._symbols[first:], self._counts[first:], strict=True):
             if not symbol or " " in symbol or "\n" in symbol:
                 raise ValueError(f"the symbol {symbol!r} cannot stand in a dictionary file")
-            lines.append(f"{symbol} {count}{' ' + OVERWRITE if symbol in specials else ''}\n")
+            line = f"{symbol} {count}"
+            if symbol in specials:
+                line += f" {OVERWRITE}"
+            lines.append(f"{line}\n")
         write_text(path, "".join(lines))
 
     @classmethod

@@ -20,7 +20,24 @@ from hebblm.text import Dictionary
 
 FIRST = "the array holds a list of values\nthe Frobnitz list holds a set of values\n" * 3
 SECOND = "then the Frobnitz set holds the array\nand the Quux returns a list of values\n"
-KNOWN = "the array holds a list of values set and then returns shape type in as is".split()
+KNOWN = [
+    "the",
+    "array",
+    "holds",
+    "a",
+    "list",
+    "of",
+    "values",
+    "set",
+    "and",
+    "then",
+    "returns",
+    "shape",
+    "type",
+    "in",
+    "as",
+    "is",
+]
 READERS = {
     "reader": (
         "mixture+hebb",
@@ -34,7 +51,7 @@ READERS = {
 
 def make_model(folder: Path) -> None:
     torch.manual_seed(0)
-    dictionary = Dictionary.vocabulary({word: 5 for word in KNOWN}, min_count=0)
+    dictionary = Dictionary.vocabulary(dict.fromkeys(KNOWN, 5), min_count=0)
     model = AWDLSTM(AWDLSTMConfig(len(dictionary), 8, 12, 2)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
