@@ -41,16 +41,17 @@ def documents_of(stream: EvaluationStream, source: LineSource | None) -> list[Do
     lines = [(name, line) for name, line in lines if starts[line] < len(words)]
     if len(lines) < 2:
         return []
-    begins = [0, *(line for _, line in lines[1:])]
+    begins = [line for _, line in lines]
+    begins[0] = 0
     sizes: list[int | None] = [None] * len(lines)
     if source is not None:
         counted = [len(line.encode()) + 1 for line in islice(source.lines(), begins[-1])]
         before = [sum(counted[begin:end]) for begin, end in pairwise(begins)]
         sizes = [*before, stream.bytes - sum(before)]  # the last one may be read in part
-    return [
-        Document(name, int(starts[at]), size)
-        for (name, _), at, size in zip(lines, begins, sizes, strict=True)
-    ]
+    documents = []
+    for (name, _), at, size in zip(lines, begins, sizes, strict=True):
+        documents.append(Document(name, int(starts[at]), size))
+    return documents
 
 
 def borders(stream: EvaluationStream, documents: Sequence[Document]) -> list[int]:

@@ -5,7 +5,7 @@ dynamic evaluation.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -206,15 +206,17 @@ def _run(
     def read() -> None:
         with watch.time("reading"), bar() as progress:
             task = progress.add_task(title, total=len(stream), unit="tokens")
-            asked = watching.asked
-            kept: list[Kept] = [*watching.observers, *([] if asked is None else [asked])]
             hooks = Hooks(
                 watching.observers,
                 watching.check,
-                None if asked is None else partial(ask, asked),
-                lambda tokens: progress.advance(task, tokens),
-                None if checkpoint is None else checkpoint.next_pass(title, kept),
+                progress=lambda tokens: progress.advance(task, tokens),
             )
+            kept: list[Kept] = list(watching.observers)
+            if watching.asked is not None:
+                kept.append(watching.asked)
+                hooks = replace(hooks, ask=partial(ask, watching.asked))
+            if checkpoint is not None:
+                hooks = replace(hooks, checkpoint=checkpoint.next_pass(title, kept))
             reading.scores = evaluate(
                 base, contexts, predictors, stream, scenario.vocabulary, schedule, hooks
             )

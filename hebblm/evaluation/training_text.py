@@ -322,11 +322,19 @@ def mean_squares(model: TrainedModel, ids: Ids, segment: int) -> list[Tensor]:
     """Return mean squares of a model's gradients on training ids (T,), ``segment`` tokens a step,
     or cached ones.
     """
+    weights = []
+    for name, weight in model.base().parameters().items():
+        weights.append([name, str(weight.dtype), list(weight.shape)])
     identity = [
-        *(GRADIENTS_SCHEMA, torch.__version__, torch.get_num_threads(), device_of(model).type),
-        *(model.sha256, model.reading(), segment),
+        GRADIENTS_SCHEMA,
+        torch.__version__,
+        torch.get_num_threads(),
+        device_of(model).type,
+        model.sha256,
+        model.reading(),
+        segment,
         hash_of_ids(ids),
-        [[name, str(p.dtype), list(p.shape)] for name, p in model.base().parameters().items()],
+        weights,
     ]
     path = cache_dir() / "gradients" / f"{hash_of(identity)}.safetensors"
     if not path.exists():

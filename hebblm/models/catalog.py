@@ -97,10 +97,11 @@ def model_folder(name: Path) -> Path | None:
         return None
     if name.suffix == GGUF:
         raise UserError(f"{name} {lack(name)}; name a GGUF file")
-    known = sorted({*CHECKOUT, *(folder.name for folder in _shipped_folders())})
-    meant = [other for other in known if other == str(name)] or [
-        other for other in known if other.startswith(f"{name}-")
-    ]
+    shipped = [folder.name for folder in _shipped_folders()]
+    known = sorted(set(CHECKOUT).union(shipped))
+    meant = [other for other in known if other.startswith(f"{name}-")]
+    if str(name) in known:
+        meant = [str(name)]
     if len(meant) == 1:
         model = meant[0]
         if model in missing_models():
@@ -112,10 +113,11 @@ def model_folder(name: Path) -> Path | None:
         return models_path() / model
     if os.path.lexists(name):
         raise UserError(f"{name} is not a folder; name the folder of a model")
-    owned = "/" in str(name)  # the hub's id of such a model is near its name
-    if HUB_ID.fullmatch(str(name)) and not closest(
-        str(name), known if owned else [*known, *PRETRAINED]
-    ):
+    # The hub's id of a model with an owner may be near the name of one that is fetched.
+    near = closest(str(name), known)
+    if "/" not in str(name):
+        near = closest(str(name), [*known, *PRETRAINED])
+    if HUB_ID.fullmatch(str(name)) and not near:
         return None
     known += PRETRAINED
     remedy = f"name the folder of a model, a hub id, or a model that ships: {', '.join(known)}"

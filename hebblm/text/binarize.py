@@ -179,11 +179,11 @@ def refuse_foreign(destdir: Path) -> None:
     """Refuse to replace a folder that holds anything except an earlier corpus."""
     if destdir.exists() and not destdir.is_dir():
         raise UserError(f"{destdir} is a file; name a new or empty folder")
-    ours = {CORPUS_FILE, DICTIONARY_FILE, MODEL_FILE, *(f"{split}.bin" for split in SPLITS)}
-    if destdir.exists():
-        foreign = sorted(path.name for path in destdir.iterdir() if path.name not in ours)
-    else:
-        foreign = []
+    if not destdir.exists():
+        return
+    ours = {CORPUS_FILE, DICTIONARY_FILE, MODEL_FILE}
+    ours.update(f"{split}.bin" for split in SPLITS)
+    foreign = sorted(path.name for path in destdir.iterdir() if path.name not in ours)
     if foreign:
         raise UserError(
             f"{destdir} holds other files ({', '.join(foreign[:3])}); name a new or empty folder"

@@ -134,7 +134,9 @@ class Dictionary:
         """Ids of a line, ended by the end-of-line id."""
         unk = self.unk_index
         get = self._indices.get
-        return [*(get(word, unk) for word in words), self.eos_index]
+        ids = [get(word, unk) for word in words]
+        ids.append(self.eos_index)
+        return ids
 
     def hash(self) -> str:
         """Sha256 of the symbols in the order of their ids; counts do not enter."""

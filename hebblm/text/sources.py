@@ -263,13 +263,15 @@ def plain_sources(
             f"{path} is not a folder, so {', '.join(names)} cannot be named within it; name a "
             "folder"
         )
-    chosen = {**named_splits(path), **{split: path / name for split, name in names.items()}}
+    chosen = named_splits(path)
+    for split, name in names.items():
+        chosen[split] = path / name
     if not chosen:
         whole = FileLines(text_files([path], column, remedy))
         hashes = {}
         for file in whole.files:
-            name = file.path.relative_to(path) if path.is_dir() else path.name
-            hashes[str(name)] = sha256(file.path)
+            below = file.path.relative_to(path) if path.is_dir() else path.name
+            hashes[str(below)] = sha256(file.path)
         return contiguous(whole, path), hashes
     suffix = PLAIN if names else "".join(kind_of(next(iter(chosen.values()))))
     wanted = {split: chosen.get(split, path / f"{split}{suffix}") for split in SPLITS}

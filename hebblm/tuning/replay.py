@@ -141,10 +141,11 @@ class Replay:
 def describe(scenario: Scenario) -> dict[str, Any]:
     """What is recorded of the scenario of a tuning, as JSON."""
     config = scenario.config
+    texts = {"source": scenario.source, "target": scenario.target}
+    if scenario.column is not None:
+        texts["column"] = scenario.column
     return {
-        "source": scenario.source,
-        "target": scenario.target,
-        **({} if scenario.column is None else {"column": scenario.column}),
+        **texts,
         "split": scenario.split,
         "tokens": len(scenario.stream),
         "normalization": scenario.normalization,

@@ -129,12 +129,8 @@ def run_online(setup: ClassSetup, experiment: Experiment = "online") -> Outcome:
             counts = settings.varied
         # Hebb-N takes over the values of Hebb; v1, v2 and v3 have their own, tuned like Hebb's
         case "ablation":
-            names = (
-                "mbpa",
-                *VARIANTS,
-                *(f"hebb-{capacity}" for capacity in settings.adaptation.rings),
-                "hebb",
-            )
+            rings = tuple(f"hebb-{capacity}" for capacity in settings.adaptation.rings)
+            names = ("mbpa", *VARIANTS, *rings, "hebb")
         case "sensitivity":  # from one adaptation pass a seed
             points = grid_points(settings.sensitivity)
             names = ("parametric", "mixture", "mbpa", *points)
@@ -149,15 +145,8 @@ def run_online(setup: ClassSetup, experiment: Experiment = "online") -> Outcome:
             snapshot, drift = _follow(
                 setup, start, "test", order, seed, values["parametric"], title
             )
-            classes_of, numbers = as_step(
-                predict(
-                    setup,
-                    snapshot,
-                    methods_of(names, values, settings.adaptation),
-                    title,
-                    observes=True,
-                )
-            )
+            methods = methods_of(names, values, settings.adaptation)
+            classes_of, numbers = as_step(predict(setup, snapshot, methods, title, observes=True))
             first = next(iter(numbers))
             return classes_of, {**numbers, first: {**numbers[first], **drift}}
 
@@ -174,9 +163,8 @@ def run_online(setup: ClassSetup, experiment: Experiment = "online") -> Outcome:
     tuning = {}
     for count in counts:
         values, tuning[str(count)] = _online_values(setup, count)
-        runs += divided(
-            [partial(run_seed, seed, count, {**values, **points}) for seed in setup.seeds]
-        )
+        all_values = {**values, **points}
+        runs += divided([partial(run_seed, seed, count, all_values) for seed in setup.seeds])
     return Outcome(tuple(runs), tuning)
 
 

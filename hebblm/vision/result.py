@@ -63,16 +63,18 @@ class SeedRun:
 
     def write(self, experiment: str, folder: Path) -> dict[str, Any]:
         """Write what the seed drew and predicted, and return what the result says of it."""
+        which: dict[str, Any] = {}
         if self.condition:
-            which = {"condition": self.condition, "seed": self.seed}
-        else:
-            which = {"seed": self.seed}
+            which["condition"] = self.condition
+        which["seed"] = self.seed
         name = re.sub(r"[^0-9a-z]+", "-", f"{self.condition}-seed-{self.seed}").removeprefix("-")
         path = folder / f"{name}.safetensors"
         predictions = {}
         for method, classes in self.predictions.items():
             predictions[f"predictions.{method}"] = classes
-        header = {"experiment": experiment, **{key: str(value) for key, value in which.items()}}
+        header = {"experiment": experiment}
+        for key, value in which.items():
+            header[key] = str(value)
         write_tensors(path, {**self.drawn, "labels": self.labels, **predictions}, KIND, header)
         return {
             **which,

@@ -104,13 +104,12 @@ class HuggingFaceBase(GradientBase):
         For a model that learns also keys and values of the window: weights that have learned since
         would compute others.
         """
-        kept = self._cache is not None and (self._recurrent or self.tracked)
-        carried = dict(tensors_of(self._cache)) if kept else {}
         window = self._window if self._streams > 1 else self._window[0]
-        return {
-            TOKENS: window.clone(),
-            **{name: tensor.clone() for name, tensor in carried.items()},
-        }
+        state = {TOKENS: window.clone()}
+        if self._cache is not None and (self._recurrent or self.tracked):
+            for name, tensor in tensors_of(self._cache):
+                state[name] = tensor.clone()
+        return state
 
     def load_stream_state(self, state: State) -> None:
         self._begin()
