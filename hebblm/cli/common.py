@@ -334,9 +334,9 @@ def _status_of(prog: str, error: BaseException) -> int:
         return _print_error(prog, error)
     if isinstance(error, OSError):
         _close_if_unwritable(sys.stdout)
-        place = f"cannot use {error.filename}: " if error.filename else ""
+        concerned = f"cannot use {error.filename}: " if error.filename else ""
         remedy = "choose a place with space and permission"
-        return _print_error(prog, UserError(f"{place}{reason(error)}; {remedy}"))
+        return _print_error(prog, UserError(f"{concerned}{reason(error)}; {remedy}"))
     if isinstance(error, LostRankError):
         _print_error(prog, error)
         return 1

@@ -114,10 +114,10 @@ def _report(config: ReportConfig, argv: list[str]) -> None:
         print_comparison(results, console)
         written = write_comparison(results, directory, formats=formats)
         for name, path, (result, losses) in zip(_file_names(labels), paths, loaded, strict=True):
-            place = directory / name
+            folder = directory / name
             run = _folder(path)
             written += write_report(
-                result, place, formats=formats, tokens=losses, plotted=config.plotted, run=run
+                result, folder, formats=formats, tokens=losses, plotted=config.plotted, run=run
             )
     page = next((f"; open {path} in a browser" for path in written if path.suffix == ".html"), "")
     print_line(f"Wrote {len(written)} files to {directory}{page}")

@@ -23,13 +23,13 @@ from hebblm.report.result.methods import PLOTTED, check_plotted
 from hebblm.runtime.interrupts import GOES_ON, interrupted
 from hebblm.runtime.progress import log
 from hebblm.runtime.ranks import current, leads, opened, size
+from hebblm.vision.scales import settings_of
 from hebblm.vision.settings import (
     PERMUTED_MNIST,
     ClassSettings,
     Experiment,
     PermutedSettings,
     Scale,
-    settings_of,
 )
 
 if TYPE_CHECKING:  # it loads torch, and is imported after the command line is checked

@@ -21,12 +21,12 @@ from hebblm.io.files import lack
 from hebblm.runtime.interrupts import handled
 from hebblm.runtime.progress import log
 from hebblm.text.formats import is_text
-from hebblm.text.sources import TextFile, pieces, text_files
+from hebblm.text.sources import TextFile, text_files, text_parts
 
 if TYPE_CHECKING:  # loads torch
     from hebblm.reader.reader import Reader
 
-PIECE = 1 << 18  # characters that are read at once
+PART_SIZE = 1 << 18  # characters that are read at once
 LOOK = 1.0  # seconds between two checks of the folder
 Home = dict[Path, tuple[int, int]]
 """The folder of a file and those that it is in, each with its numbers on the disk."""
@@ -274,7 +274,7 @@ class Watch:
 
         try:
             name_of(str(file))
-            return list(pieces(file, PIECE))
+            return list(text_parts(file, PART_SIZE))
         except UserError as error:
             log(f"{error}; it will be read once it changes")
             return None

@@ -245,13 +245,13 @@ def hash_of(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def hash_of_code(*places: Path) -> str:
+def hash_of_code(*sources: Path) -> str:
     """Return the hash of Python files or folders of them; a commit does not show changes of the
     checkout.
     """
     digest = hashlib.sha256()
-    for place in places:
-        for path in sorted(place.rglob("*.py")) or [place]:
+    for source in sources:
+        for path in sorted(source.rglob("*.py")) or [source]:
             digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -261,7 +261,7 @@ def check_writable(folder: Path) -> None:
 
     A folder that this creates is removed again.
     """
-    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -269,6 +269,6 @@ def check_writable(folder: Path) -> None:
     except OSError as error:
         raise unwritable(folder, error) from error
     finally:
-        for place in missing:
+        for parent in missing:
             with contextlib.suppress(OSError):
-                place.rmdir()
+                parent.rmdir()

@@ -205,7 +205,7 @@ def _extended(trained: ListsOnDisk, store: EntryStore, folder: Path, work: Path)
     return ListsOnDisk(index, trained.spec, trained.trained, trained.empty)
 
 
-def _merged(first: Any, paths: Sequence[Path], place: Path) -> Any:
+def _merged(first: Any, paths: Sequence[Path], merged: Path) -> Any:
     """Merge the inverted lists of several indexes into a file, each list after the same list of the
     index before.
 
@@ -228,7 +228,7 @@ def _merged(first: Any, paths: Sequence[Path], place: Path) -> Any:
     totals = sizes.sum(0)
     width = faiss.extract_index_ivf(first).code_size
     begins = (np.cumsum(totals) - totals) * (width + 8)  # (lists,) bytes
-    with atomic_path(place) as temporary, temporary.open("wb") as stream:
+    with atomic_path(merged) as temporary, temporary.open("wb") as stream:
         for part, count, before in zip(
             inverted_lists(), sizes, np.cumsum(sizes, 0) - sizes, strict=True
         ):
@@ -240,10 +240,10 @@ def _merged(first: Any, paths: Sequence[Path], place: Path) -> Any:
                 stream.write(codes)
                 stream.seek(begins[number] + totals[number] * width + before[number] * 8)
                 stream.write(ids)
-    lists = faiss.OnDiskInvertedLists(len(totals), width, str(place))
+    lists = faiss.OnDiskInvertedLists(len(totals), width, str(merged))
     counts = totals.astype(np.uint64)
     lists.set_all_lists_sizes(faiss.swig_ptr(counts))  # a pointer does not keep what it points at
-    lists.totsize = place.stat().st_size
+    lists.totsize = merged.stat().st_size
     lists.read_only = True
     lists.do_mmap()
     return lists

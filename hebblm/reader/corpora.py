@@ -35,10 +35,10 @@ from hebblm.models.base import TrainedModel, device_of
 from hebblm.reader.checkpoint import MEMORY, READER
 from hebblm.runtime.progress import bar, log
 from hebblm.runtime.ranks import ALONE, Ranks
-from hebblm.text.sources import FileLines, TextFile, pieces
+from hebblm.text.sources import FileLines, TextFile, text_parts
 from hebblm.text.vocabulary import Vocabulary, warn_of_new
 
-PIECE = 1 << 18  # characters that are read at once
+PART_SIZE = 1 << 18  # characters that are read at once
 
 
 def build(
@@ -157,7 +157,7 @@ def _fill(
 def _fit(vocabulary: Vocabulary, files: Sequence[TextFile]) -> None:
     """Choose how all texts are split, from the first one that has words."""
     for file in files:
-        for text in pieces(file, PIECE):
+        for text in text_parts(file, PART_SIZE):
             vocabulary.fit(text, str(file))
             if vocabulary.splitting is not None:
                 return
@@ -185,7 +185,7 @@ def _read(
         for file in files:
             counts.append(-index)
             past: Ints = np.zeros(0, dtype=np.int64)
-            for number, text in enumerate(pieces(file, PIECE)):
+            for number, text in enumerate(text_parts(file, PART_SIZE)):
                 if not number:
                     warn_of_new(vocabulary, text, str(file))
                 # Those that are done are encoded again: new words get the ids that they had.

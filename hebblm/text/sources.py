@@ -214,8 +214,8 @@ def _column(path: Path, column: str | None, remedy: str, files: int) -> str | No
         ) from error
 
 
-def pieces(file: TextFile, size: int) -> Iterator[str]:
-    """Yield the text in pieces of at least so many characters, each up to an end of line, or a
+def text_parts(file: TextFile, size: int) -> Iterator[str]:
+    """Yield the text in parts of at least so many characters, each up to an end of line, or a
     blank in longer lines.
 
     Its lines are those of :class:`FileLines`; each has an end.

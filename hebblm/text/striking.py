@@ -22,7 +22,7 @@ _REST = regex.compile(rf"[{_MARKS}]\w")  # what may follow a word directly, such
 
 
 def struck(texts: Sequence[str], word: str) -> list[str]:
-    """Return the pieces of a text without a word, and without a blank before it unless more
+    """Return the left of a text without a word, and without a blank before it unless more
     follows, such as ``'s``.
 
     It begins and ends at borders of graphemes and of words (Unicode Standard Annex 29), and at
@@ -34,7 +34,7 @@ def struck(texts: Sequence[str], word: str) -> list[str]:
     if not spans:
         return list(texts)
     ends = [end for _, end in spans]
-    pieces = []
+    left = []
     for start, stop in pairwise(accumulate(map(len, texts), initial=0)):
         kept = []
         at = start
@@ -43,8 +43,8 @@ def struck(texts: Sequence[str], word: str) -> list[str]:
                 break
             kept.append(whole[at : max(at, begin)])
             at = max(at, end)
-        pieces.append("".join([*kept, whole[at:stop]]))
-    return pieces
+        left.append("".join([*kept, whole[at:stop]]))
+    return left
 
 
 def _found(text: str, folded: str) -> Iterator[tuple[int, int]]:

@@ -181,8 +181,8 @@ def _load_gguf(
     with _in_one_line(str(path)), gguf.opened(path) as file, _quiet():
         from transformers import AutoConfig, AutoModelForCausalLM, GgufConfig
 
-        place = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
-        config = AutoConfig.from_pretrained(**place)
+        source = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
+        config = AutoConfig.from_pretrained(**source)
         _check_causal(str(path), config)
         if (layers := getattr(config.get_text_config(), "num_hidden_layers", 0)) > file.tensors:
             raise UserError(
@@ -192,7 +192,7 @@ def _load_gguf(
         loaded = AutoModelForCausalLM.from_pretrained(
             **{
                 **options,
-                **place,
+                **source,
                 "config": config,
                 "dtype": getattr(torch, file.dtype if dtype == "auto" else dtype),
             },

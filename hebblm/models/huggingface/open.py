@@ -231,11 +231,11 @@ def _has_gradients(opened: HuggingFaceModel) -> bool:
     carried = None
     parts = []
     rest = ids.shape[1] - 1
-    pieces = [1] * (rest + 1) if opened.steps == "one" else [rest - rest // 2, rest // 2, 1]
+    widths = [1] * (rest + 1) if opened.steps == "one" else [rest - rest // 2, rest // 2, 1]
     try:
         with torch.enable_grad():
-            for piece in torch.split(ids, [width for width in pieces if width], 1):
-                hidden, carried = opened.states(piece, carried, learned)
+            for part in torch.split(ids, [width for width in widths if width], 1):
+                hidden, carried = opened.states(part, carried, learned)
                 carried = replace_tensors(carried, lambda _, tensor: tensor.detach())
                 parts.append(hidden)
             torch.autograd.grad(
