@@ -40,7 +40,8 @@ def spaced(text: str, words: Sequence[str]) -> list[str]:
         begin = text.find(word, at, at + NEAR + len(word))
         gap = " " if begin < 0 else text[at:begin]
         spaced_words.append((" " if gap.strip(" \t\r") else gap) + word)
-        at = at if begin < 0 else begin + len(word)
+        if begin >= 0:
+            at = begin + len(word)
     return spaced_words
 
 

@@ -40,7 +40,8 @@ def atomic_path(path: Path, *, directory: bool = False) -> Iterator[Path]:
     It is the name of a file to write or, with ``directory``, a new folder.
     """
     temporary: Path | None = None
-    path = Path(os.path.realpath(path)) if path.is_symlink() else path
+    if path.is_symlink():
+        path = Path(os.path.realpath(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path)

@@ -201,7 +201,8 @@ class NGrams:
             lowest: (N,) their probabilities below order 0; None for equal ones.
         """
         asked = rows if targets is None else replace(rows, tokens=targets)
-        lowest = np.full(len(rows.tokens), 1 / vocabulary) if lowest is None else lowest
+        if lowest is None:
+            lowest = np.full(len(rows.tokens), 1 / vocabulary)
         return self._interpolated(
             self._seen(asked, rows.within(vocabulary, self.capacity - self.tokens)),
             rows.contexts,
@@ -218,7 +219,8 @@ class NGrams:
         """
         count = len(rows.tokens)
         added = rows.within(vocabulary, self.capacity - self.tokens)
-        lowest = np.full((count, vocabulary), 1 / vocabulary) if lowest is None else lowest
+        if lowest is None:
+            lowest = np.full((count, vocabulary), 1 / vocabulary)
         levels = list(self._levels(self._seen(rows, added), rows.contexts))
         # of each length, the longest first: the share that longer contexts leave to it
         scales = [np.ones(count)]

@@ -118,7 +118,8 @@ class ShardedMemory(AnyMemory):
         ranked = Ranked(nothing, asked[:, None])
         fetched = Found.at(self._own.segments(), ranked, wanted.device).neighbors(self.dtype)
         logs = fetched.log_normalizers
-        logs = torch.full_like(nothing, torch.nan) if logs is None else logs
+        if logs is None:
+            logs = torch.full_like(nothing, torch.nan)
         given = fetched.keys[:, 0], fetched.values, logs
         received, _ = self._ranks.exchange(_packed(*given), sizes)
         keys, values, logs = _unpacked(received, *(column[:0] for column in given))

@@ -149,7 +149,8 @@ class GradientBase(StreamBase):
         with torch.set_grad_enabled(self.tracked):
             hidden = self._states(inputs.view(self._streams, -1))
             # Inside the block: a view made under no_grad would lose its graph.
-            hidden = hidden if self._streams > 1 else hidden[0]
+            if self._streams == 1:
+                hidden = hidden[0]
         self._hidden = hidden if self.tracked else None
         return hidden.detach()
 

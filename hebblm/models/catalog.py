@@ -160,7 +160,9 @@ def trained_on(folder: Path) -> dict[str, Any]:
     """
     if is_causal(folder):
         name = _record(folder).get("corpus")
-        return {"name": name, "normalization": "raw"} if isinstance(name, str) else {}
+        if not isinstance(name, str):
+            return {}
+        return {"name": name, "normalization": "raw"}
     corpus: dict[str, Any] = read_config(folder).get("training", {}).get("corpus", {})
     return corpus
 
@@ -229,13 +231,17 @@ def cached_folder(prepared: PreparedCorpus, preset: Preset) -> Path:
 
 def shipped_folder(prepared: PreparedCorpus, preset: str) -> Path | None:
     folder = models_path() / f"{preset}-{prepared.meta.name}-{prepared.meta.normalization}"
-    return folder if folder.is_dir() else None
+    if not folder.is_dir():
+        return None
+    return folder
 
 
 def _record(folder: Path) -> dict[str, Any]:
     path = folder / RECORD
     document = read_json(path) if path.is_file() else {}
-    return document if isinstance(document, dict) else {}
+    if not isinstance(document, dict):
+        return {}
+    return document
 
 
 def _parameters(config: dict[str, Any]) -> int:

@@ -142,7 +142,9 @@ class DynamicBase:
 
     def rate_state(self) -> State:
         """Return the state of a rate that is found on the stream; empty for other rules."""
-        return {} if self._rate is None else prefixed(RATE, self._rate.state_dict())
+        if self._rate is None:
+            return {}
+        return prefixed(RATE, self._rate.state_dict())
 
     def load_rate_state(self, state: State) -> None:
         """Go on from the state of :meth:`rate_state`, if there is any."""

@@ -204,7 +204,9 @@ def foreign_text(name: str, source: FileLines, tokenizer: Tokenizer, *, whole: b
 def _column(*sources: FileLines) -> dict[str, str]:
     """Return provenance's record of the column; empty for plain text."""
     column = FileLines(tuple(file for source in sources for file in source.files)).column
-    return {} if column is None else {"column": column}
+    if column is None:
+        return {}
+    return {"column": column}
 
 
 def _corpus(

@@ -199,7 +199,8 @@ def _read_entries(path: Path) -> list[tuple[str, int, bool]]:
     for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
         fields = line.rstrip("\r").split(" ")
         overwrite = fields[-1] == OVERWRITE
-        fields = fields[:-1] if overwrite else fields
+        if overwrite:
+            fields = fields[:-1]
         # isdecimal alone would let other scripts' digits through.
         number_like = fields[-1].isascii() and fields[-1].isdecimal() and len(fields[-1]) <= DIGITS
         if len(fields) < 2 or not number_like:

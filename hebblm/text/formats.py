@@ -148,4 +148,6 @@ def lines_of(text: str) -> list[str]:
     An empty document has no line.
     """
     text = text.removeprefix("\ufeff")
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+    if not text:
+        return []
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]

@@ -56,7 +56,9 @@ class DatasetLines:
         as in WikiText.
         """
         text = self.rows[index][self.column]
-        return [] if text is None else lines_of(text) or [""]
+        if text is None:
+            return []
+        return lines_of(text) or [""]
 
 
 def hub_sources(

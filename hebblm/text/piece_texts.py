@@ -144,11 +144,11 @@ class PieceTexts:
     @cached_property
     def graphemes(self) -> Tensor:
         """Which pieces (V,) begin a grapheme of their own after a letter, not a mark upon it."""
-        own = []
+        begins = []
         for data in self.data:
             first = _first(data)
-            own.append(first != "" and len(graphemes(f"字{first}")) > 1)
-        return self._flags(own)
+            begins.append(first != "" and len(graphemes(f"字{first}")) > 1)
+        return self._flags(begins)
 
     def ends_after(self, unspaced: bool) -> Tensor:
         """Return which pieces (V,) end a word whose last letter is of a script without blanks, or

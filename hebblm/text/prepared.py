@@ -210,7 +210,9 @@ class EvaluationStream:
     @property
     def target_counts(self) -> Ids | None:
         """(T,) counts of the tokens in the model's training text, None if they are not known."""
-        return self.train_counts[self.ids] if self.counted else None
+        if not self.counted:
+            return None
+        return self.train_counts[self.ids]
 
     @property
     def inputs(self) -> Ids:
@@ -223,7 +225,9 @@ class EvaluationStream:
         return self.ids
 
     def occurrences(self, symbol: str) -> int:
-        return int((self.ids == self.symbols.index(symbol)).sum()) if symbol in self.symbols else 0
+        if symbol not in self.symbols:
+            return 0
+        return int((self.ids == self.symbols.index(symbol)).sum())
 
     @property
     def new(self) -> npt.NDArray[np.bool_]:

@@ -236,7 +236,8 @@ def _objects(path: Path, *, whole: bool) -> Iterator[tuple[str, dict[str, Any]]]
         begins = stream.peek(64).removeprefix(BOM).lstrip()[:2]  # type: ignore[attr-defined]
         if whole and (begins[:1] == b"[" or begins in (b"{\n", b"{\r", b"{")):
             records = _parsed(stream.read(), str(path))
-            records = records if isinstance(records, list) else [records]
+            if not isinstance(records, list):
+                records = [records]
             named = ((f"record {number}", value) for number, value in enumerate(records, 1))
         else:
             lines = enumerate(raw_lines(stream, path), 1)

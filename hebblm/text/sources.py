@@ -66,7 +66,9 @@ class TextFile:
     @property
     def size(self) -> int | None:
         """Bytes of the file, None if it is compressed."""
-        return None if kind_of(self.path)[1] else self.path.stat().st_size
+        if kind_of(self.path)[1]:
+            return None
+        return self.path.stat().st_size
 
     def documents(self) -> Iterator[tuple[str, Iterator[str]]]:
         """Yield name and lines of each document that has lines."""

@@ -163,8 +163,12 @@ def _unknown_of(tokenizer: Any) -> int | None:
     model = {} if settings is None else json.loads(settings)["model"]
     if model.get("unk_token") is not None:
         index = tokenizer.convert_tokens_to_ids(model["unk_token"])
-        return None if index is None else int(index)
-    return None if model.get("unk_id") is None else int(model["unk_id"])
+        if index is None:
+            return None
+        return int(index)
+    if model.get("unk_id") is None:
+        return None
+    return int(model["unk_id"])
 
 
 def _written(tokenizer: Any) -> str | None:
@@ -198,4 +202,6 @@ def _untrimmed(tokenizer: Any) -> Any:
 def token_before(tokenizer: Any) -> int | None:
     """Return ``bos_token`` if a tokenizer puts it before every text by itself, else None."""
     begin = getattr(tokenizer, "bos_token_id", None)
-    return begin if begin is not None and tokenizer("a")["input_ids"][:1] == [begin] else None
+    if begin is None or tokenizer("a")["input_ids"][:1] != [begin]:
+        return None
+    return int(begin)

@@ -98,7 +98,8 @@ def open_causal(
     size = len(rows)
     ids = (torch.arange(PROBE) * 7919 + 3) % size
     pad = getattr(model.config, "pad_token_id", None)
-    ids = torch.where(ids == pad, (ids + 1) % size, ids) if pad is not None else ids
+    if pad is not None:
+        ids = torch.where(ids == pad, (ids + 1) % size, ids)
     ids = ids[: min(PROBE, context)].to(rows.device)
     chosen = find_key(model, str(key))
     carries = next((n for n in CARRIED if n in inspect.signature(model.forward).parameters), None)
@@ -261,7 +262,8 @@ def _window(config: Any, context: int | None, stride: int | None) -> tuple[int, 
             f"context = {context} must lie between 2 and the model's {limit or 'memory'} "
             f"tokens{why}"
         )
-    stride = max(1, context // 2) if stride is None else stride
+    if stride is None:
+        stride = max(1, context // 2)
     if not 1 <= stride < context:
         raise UserError(
             f"stride = {stride} must lie between 1 and {context - 1}, one less than the context"

@@ -146,7 +146,9 @@ def _least_drawn(levels: Mapping[str, Sequence[float | None]]) -> float:
         for value in level:
             if value and value <= TALLEST:
                 least = min(least, value)
-    return least if math.isfinite(least) else 1.0
+    if not math.isfinite(least):
+        return 1.0
+    return least
 
 
 def _bars_of_gains(

@@ -105,7 +105,9 @@ class ScenarioRecord:
     @property
     def oov_rate(self) -> float:
         """Share of the tokens that lie outside the source vocabulary, between 0 and 1."""
-        return self.oov_tokens / self.tokens if self.tokens else 0.0
+        if not self.tokens:
+            return 0.0
+        return self.oov_tokens / self.tokens
 
 
 def corpus_name(corpus: str) -> str:
@@ -296,4 +298,6 @@ class StoredResult:
 
 
 def _negative(number: float | None) -> float | None:
-    return None if number is None else -number
+    if number is None:
+        return None
+    return -number
