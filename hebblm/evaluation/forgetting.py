@@ -107,11 +107,10 @@ class Probe:
         kept = self.losses(base, context, predictors, title)
         context.reset()
         after = self.losses(base, context, predictors, title)
-        return {
-            name: Forgetting(
-                before[name],
-                after[name],
-                kept[name] if predictor.requirements != Requirements() else None,
-            )
-            for name, predictor in predictors.items()
-        }
+        forgetting = {}
+        for name, predictor in predictors.items():
+            with_memory = None
+            if predictor.requirements != Requirements():
+                with_memory = kept[name]
+            forgetting[name] = Forgetting(before[name], after[name], with_memory)
+        return forgetting

@@ -91,10 +91,9 @@ class StreamRate:
         """Change parameters by ``share`` of a whole step; gradients that overflow change
         nothing.
         """
-        ways = [
-            ((q - p) * g).sum().double()
-            for p, g, q in zip(parameters, gradients, origin, strict=True)
-        ]
+        ways = []
+        for p, g, q in zip(parameters, gradients, origin, strict=True):
+            ways.append(((q - p) * g).sum().double())
         gain = tokens * sum(map(float, ways))
         if not isfinite(gain) or not all(bool(g.isfinite().all()) for g in gradients):
             return

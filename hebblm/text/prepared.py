@@ -275,10 +275,10 @@ def encode_target(
     meta = target.split(split)
     theirs = target.dictionary
     # (V_target,) source ids, -1 for novel words
-    table = np.array(
-        [source.index(symbol) if symbol in source else -1 for symbol in theirs.symbols],
-        dtype=np.int64,
-    )
+    table = np.full(len(theirs.symbols), -1, dtype=np.int64)
+    for index, symbol in enumerate(theirs.symbols):
+        if symbol in source:
+            table[index] = source.index(symbol)
     table[theirs.eos_index] = source.eos_index
     table[theirs.unk_index] = source.unk_index
     novel = np.flatnonzero(table < 0)

@@ -379,8 +379,6 @@ def load_digits() -> ImageDataset:
     labels = torch.from_numpy(digits.target).to(torch.int64)
     read = hashlib.sha256(pixels.numpy().tobytes() + labels.numpy().tobytes()).hexdigest()
     begin = len(labels) - int(DIGITS_TEST_SHARE * len(labels))
-    train, test = (
-        Images(pixels[part], labels[part], DIGITS_WHITE)
-        for part in (slice(begin), slice(begin, None))
-    )
+    train = Images(pixels[:begin], labels[:begin], DIGITS_WHITE)
+    test = Images(pixels[begin:], labels[begin:], DIGITS_WHITE)
     return ImageDataset("scikit-learn's digits", train, test, 10, {"pixels and labels": read})

@@ -95,12 +95,10 @@ class FineTuning:
         parts = self._start.parts
         head = network.frozen_head()
         hidden = features_of(network, tested, order)
-        blocks = [
-            PictureBlock(head, rows, tested.labels[index.to(device)])
-            for rows, index in zip(
-                torch.split(hidden, QUERIES), torch.split(order, QUERIES), strict=True
-            )
-        ]
+        blocks = []
+        parts_of_order = torch.split(order, QUERIES)
+        for rows, index in zip(torch.split(hidden, QUERIES), parts_of_order, strict=True):
+            blocks.append(PictureBlock(head, rows, tested.labels[index.to(device)]))
         # Each picture counts once: the increment's pictures of old classes are among those of
         # pre-training.
         seen = torch.unique(torch.cat([parts.train, self.samples]))

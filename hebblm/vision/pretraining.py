@@ -272,7 +272,8 @@ def as_shipped(classifier: Classifier) -> dict[str, Tensor]:
     norms = tuple(
         f"{name}." for name, layer in classifier.named_modules() if isinstance(layer, BatchNorm2d)
     )
-    return {
-        name: value if name.startswith(norms) else value.to(torch.float16)
-        for name, value in classifier.state_dict().items()
-    }
+    state = classifier.state_dict()
+    for name, value in state.items():
+        if not name.startswith(norms):
+            state[name] = value.to(torch.float16)
+    return dict(state)

@@ -92,10 +92,11 @@ def _counts(model: Any) -> list[tuple[int, int]]:
     """Return the address of each weight and its number of changes; torch does not count in
     inference mode.
     """
-    return [
-        (weight.data_ptr(), 0 if weight.is_inference() else weight._version)
-        for weight in model.parameters()
-    ]
+    states = []
+    for weight in model.parameters():
+        version = 0 if weight.is_inference() else weight._version
+        states.append((weight.data_ptr(), version))
+    return states
 
 
 @dataclass(frozen=True, slots=True, eq=False)
