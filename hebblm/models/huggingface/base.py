@@ -74,10 +74,12 @@ class HuggingFaceBase(GradientBase):
     def parameters(self) -> dict[str, nn.Parameter]:
         """Return the weights that may learn, by name; from then on they are this base's own."""
         if not self._own:
+            copies = {}
             for name in self._trained.learns:
                 weight = self._trained.parameters[name]
                 precise = torch.promote_types(weight.dtype, torch.float32)
-                self._own[name] = nn.Parameter(weight.to(precise, copy=True))
+                copies[name] = nn.Parameter(weight.to(precise, copy=True))
+            self._own = copies
         return self._own
 
     def _states(self, ids: Tensor) -> Tensor:
