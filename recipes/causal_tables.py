@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from hebblm.adapt.methods import DEFAULT_METHODS, DYNAMIC, PUBLISHED
@@ -128,24 +128,20 @@ def transformer_tuned() -> str:
             )
         ),
     )
-    rows = tuple(
-        (
-            name_of(name),
-            *(
-                value
-                for _, result, usual in results.values()
-                for value in (
-                    result.methods[name].bits_per_byte,
-                    None if name == BASE else usual.methods[name].nll - result.methods[name].nll,
-                )
-            ),
-        )
-        for name in PUBLISHED
-    )
+    rows = []
+    for name in PUBLISHED:
+        row: dict[str, Cell] = {"Method": name_of(name)}
+        for text, (_, result, usual) in results.items():
+            method = result.methods[name]
+            row[f"{text}, bits a byte"] = method.bits_per_byte
+            if name != BASE:
+                gain = usual.methods[name].nll - method.nll
+                row[f"{text}, nats a word over the values above"] = gain
+        rows.append(row)
     lines = "\n".join(
         f"- {origin_of(path.stem, path, result, '../')}" for path, result, _ in results.values()
     )
-    return f"{body(Table.of_cells('transformer-tuned', '', columns, rows))}\n{lines}\n"
+    return f"{body(Table('transformer-tuned', '', columns, rows))}\n{lines}\n"
 
 
 def rates() -> str:
@@ -167,20 +163,22 @@ def rates() -> str:
         Column("decay"),
         *(Column(f"{name}, nats a piece", "nll", "min", decimals=3) for name in found),
     )
-    rows = (
-        ("0, unadapted", None, *(tried[name]["nll"][BASE] for name in found)),
-        *(
-            (f"{rate:g}", f"{decay:g}", *(losses.get((rate, decay)) for losses in found.values()))
-            for rate, decay in every
-        ),
-    )
+    unadapted: dict[str, Cell] = {"Rate": "0, unadapted"}
+    for name in found:
+        unadapted[f"{name}, nats a piece"] = tried[name]["nll"][BASE]
+    rows = [unadapted]
+    for rate, decay in every:
+        row: dict[str, Cell] = {"Rate": f"{rate:g}", "decay": f"{decay:g}"}
+        for name, losses in found.items():
+            row[f"{name}, nats a piece"] = losses.get((rate, decay))
+        rows.append(row)
     lines = "\n".join(
         f"- [tuned-{name}](../recipes/huggingface/tuned-{name}.json), "
         f"`{document['provenance']['command']}`, "
         f"commit `{document['provenance']['commit'][:12]}`"
         for name, document in tried.items()
     )
-    return f"{body(Table.of_cells('rates', '', columns, rows))}\n{lines}\n"
+    return f"{body(Table('rates', '', columns, rows))}\n{lines}\n"
 
 
 def without_training_text() -> str:
@@ -195,26 +193,27 @@ def without_training_text() -> str:
         Column("least gain after 500 pieces", "nll", decimals=3),
         Column("time, of the base's", "nll", decimals=1),
     )
-    rows = tuple(
-        (
-            *(
-                run["model"],
-                run["text"],
-                f"{run['weights']:,} ({run['learns']})",
-                f"{run['pieces']:,}",
-            ),
-            *(run["base_nats"], run["gain_nats"], -run["worst_behind"]),
-            run["cpu_seconds"] / run["base"]["cpu_seconds"],
-        )
-        for document in documents.values()
-        for run in document["runs"]
-    )
+    rows = []
+    for document in documents.values():
+        for run in document["runs"]:
+            rows.append(
+                {
+                    "Model": run["model"],
+                    "text": run["text"],
+                    "learning weights": f"{run['weights']:,} ({run['learns']})",
+                    "pieces": f"{run['pieces']:,}",
+                    "base, nats a piece": run["base_nats"],
+                    "gain": run["gain_nats"],
+                    "least gain after 500 pieces": -run["worst_behind"],
+                    "time, of the base's": run["cpu_seconds"] / run["base"]["cpu_seconds"],
+                }
+            )
     lines = "\n".join(
         f"- [{name}](../recipes/dynamic/{name}), `{document['provenance']['command']}`, "
         f"commit `{document['provenance']['commit'][:12]}`"
         for name, document in documents.items()
     )
-    return f"{body(Table.of_cells('without-training-text', '', columns, rows))}\n{lines}\n"
+    return f"{body(Table('without-training-text', '', columns, rows))}\n{lines}\n"
 
 
 def beside_words() -> str:
@@ -236,16 +235,19 @@ def beside_words() -> str:
         ),
     )
 
-    def row(name: str) -> Iterator[float | None]:
-        for pieces, words in results.values():
-            bits, extra = words.methods[name].bits_per_byte, words.scenario.extra
+    rows = []
+    for method in PUBLISHED:
+        row: dict[str, Cell] = {"Method": name_of(method)}
+        for name, (of_llama, of_words) in results.items():
+            row[f"{name}, Llama"] = of_llama.methods[method].bits_per_byte
+            bits = of_words.methods[method].bits_per_byte
+            extra = of_words.scenario.extra
             text = extra["text"]
-            low = None if bits is None else bits - 8 * extra.get("spelled_bytes", 0) / text["bytes"]
-            yield pieces.methods[name].bits_per_byte
-            yield low
-            yield None if low is None else low + 8 * text["spelling"] / text["bytes"]
-
-    rows = tuple((name_of(name), *row(name)) for name in PUBLISHED)
+            if bits is not None:
+                low = bits - 8 * extra.get("spelled_bytes", 0) / text["bytes"]
+                row[f"{name}, AWD-LSTM at least"] = low
+                row[f"{name}, and at most"] = low + 8 * text["spelling"] / text["bytes"]
+        rows.append(row)
     lines = []
     for name, (_, words) in results.items():
         text, path = words.scenario.extra["text"], found[name]
@@ -255,7 +257,7 @@ def beside_words() -> str:
             "that the "
             f"model does not spell: {origin_of(path.stem, path, words, '../')}"
         )
-    return body(Table.of_cells("beside-words", "", columns, rows)) + "\n" + "\n".join(lines) + "\n"
+    return body(Table("beside-words", "", columns, rows)) + "\n" + "\n".join(lines) + "\n"
 
 
 def keys() -> str:

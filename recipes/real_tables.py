@@ -16,7 +16,7 @@ from hebblm.report import Result
 from hebblm.report.plots.drawing import save
 from hebblm.report.result.methods import BASE, name_of
 from hebblm.report.tables.suggestions import accuracy_table
-from hebblm.report.tables.table import Column, Table
+from hebblm.report.tables.table import Cell, Column, Table
 from recipes.best_tables import origin
 from recipes.markdown import ROOT, body, origin_of
 
@@ -51,14 +51,15 @@ def texts() -> str:
         *(Column(name_of(name), "nll", decimals=3) for name in names),
     )
     rows = []
-    for path, result in sorted(
-        found.items(), key=lambda item: list(TITLES).index(item[0].stem.split("-")[0])
-    ):
-        values = (result.methods[name].bits_per_byte for name in names)
-        rows.append((TITLES[path.stem.split("-")[0]], result.model["context"], *values))
-    return "\n".join(
-        [body(Table.of_cells("texts", "", columns, tuple(rows))), *_origins(found), ""]
-    )
+    for text, title in TITLES.items():
+        for path, result in found.items():
+            if path.stem.split("-")[0] != text:
+                continue
+            row: dict[str, Cell] = {"Text": title, "Window": result.model["context"]}
+            for name in names:
+                row[name_of(name)] = result.methods[name].bits_per_byte
+            rows.append(row)
+    return "\n".join([body(Table("texts", "", columns, rows)), *_origins(found), ""])
 
 
 def windows() -> str:
@@ -76,13 +77,18 @@ def windows() -> str:
     for text, results in _by_text().items():
         base = [(_window(result), _bits(result, BASE)) for result in results]
         for (window, bits), result in zip(base, results, strict=True):
+            best = _bits(result, BEST)
             rows.append(
-                (TITLES[text], window, bits, _bits(result, BEST), worth(base, _bits(result, BEST)))
+                {
+                    "Text": TITLES[text],
+                    "Window": window,
+                    "Base": bits,
+                    "Best": best,
+                    "The base needs a window of": worth(base, best),
+                }
             )
     found = {path: Result.load(path) for path in sorted((FOLDER / "windows").glob("*.json"))}
-    return "\n".join(
-        [body(Table.of_cells("windows", "", columns, tuple(rows))), *_origins(found), ""]
-    )
+    return "\n".join([body(Table("windows", "", columns, rows)), *_origins(found), ""])
 
 
 def windows_in_short() -> str:
@@ -104,17 +110,26 @@ def wide() -> str:
     """Return bits a byte of the cache with its default window and with one that holds all, next to
     kNN-LM.
     """
-    names = ("Text", "Cache of 2,000 pieces", "Cache of 20,000 pieces", "kNN-LM")
+    columns = (
+        Column("Text"),
+        Column("Cache of 2,000 pieces", "nll", decimals=3),
+        Column("Cache of 20,000 pieces", "nll", decimals=3),
+        Column("kNN-LM", "nll", decimals=3),
+    )
     rows = []
     for text, title in TITLES.items():
-        short, long = (
-            Result.load(path)
-            for path in (FOLDER / f"{text}-1024.json", FOLDER / "wide" / f"{text}.json")
+        short = Result.load(FOLDER / f"{text}-1024.json")
+        long = Result.load(FOLDER / "wide" / f"{text}.json")
+        rows.append(
+            {
+                "Text": title,
+                "Cache of 2,000 pieces": _bits(short, "cache"),
+                "Cache of 20,000 pieces": _bits(long, "cache"),
+                "kNN-LM": _bits(long, "knn"),
+            }
         )
-        rows.append((title, _bits(short, "cache"), _bits(long, "cache"), _bits(long, "knn")))
-    columns = (Column(names[0]), *(Column(name, "nll", decimals=3) for name in names[1:]))
     made = ", ".join(f"[{text}](../recipes/real/wide/{text}.json)" for text in TITLES)
-    return f"{body(Table.of_cells('wide', '', columns, tuple(rows)))}\n- {made}\n"
+    return f"{body(Table('wide', '', columns, rows))}\n- {made}\n"
 
 
 def harm() -> str:
@@ -124,28 +139,46 @@ def harm() -> str:
     path = KEPT / "harm" / "smollm2.json"
     document = read_json(path)
     found = document["methods"][BEST]
-    columns = (Column(""), Column("Model alone"), Column("With memory"), Column("Gain"))
-    right, answer = found["accuracy"], found["loss of an answer"]
+    columns = (
+        Column("", name="measure"),
+        Column("Model alone"),
+        Column("With memory"),
+        Column("Gain"),
+    )
+    right = found["accuracy"]
     rows = [
-        ("questions answered rightly", f"{right['alone']:.1%}", f"{right['with memory']:.1%}", ""),
-        (
-            "nats an answer",
-            f"{answer['alone']:.3f}",
-            f"{answer['with memory']:.3f}",
-            _interval(answer["gain"]),
-        ),
+        {
+            "measure": "questions answered rightly",
+            "Model alone": f"{right['alone']:.1%}",
+            "With memory": f"{right['with memory']:.1%}",
+            "Gain": "",
+        }
     ]
-    for name, title in (
-        ("prose", "prose, nothing learned"),
-        ("prose, learned from", "prose, learned from"),
-    ):
-        part = found[name]
-        alone, remembering = (f"{part[side]:.3f}" for side in ("alone", "with memory"))
-        rows.append((f"{title}: nats a piece", alone, remembering, _interval(part["gain"])))
+    losses = {
+        "nats an answer": found["loss of an answer"],
+        "prose, nothing learned: nats a piece": found["prose"],
+        "prose, learned from: nats a piece": found["prose, learned from"],
+    }
+    for measure, part in losses.items():
         rows.append(
-            ("- from its 2,000th piece on", "", "", _interval(part["gain from the 2,000th on"]))
+            {
+                "measure": measure,
+                "Model alone": f"{part['alone']:.3f}",
+                "With memory": f"{part['with memory']:.3f}",
+                "Gain": _interval(part["gain"]),
+            }
         )
-    return f"{body(Table.of_cells('harm', '', columns, tuple(rows)))}\n- {origin(path, '../')}\n"
+        later = part.get("gain from the 2,000th on")
+        if later is not None:
+            rows.append(
+                {
+                    "measure": "- from its 2,000th piece on",
+                    "Model alone": "",
+                    "With memory": "",
+                    "Gain": _interval(later),
+                }
+            )
+    return f"{body(Table('harm', '', columns, rows))}\n- {origin(path, '../')}\n"
 
 
 def generation() -> str:
@@ -158,18 +191,24 @@ def generation() -> str:
         Column("Reader"),
         Column("Difference"),
     )
-    rows, made = [], []
+    rows = []
+    made = []
     for title, path in paths.items():
         document = read_json(path)
         for way in ("greedy", "sampled"):
-            for name in ("matches", "nats a piece", "distinct 4-grams"):
-                each = document[way]["measures"][name]
-                values = (f"{each[side]:.3f}" for side in ("alone", "adapted"))
+            for name, measure in MEASURES.items():
+                measured = document[way]["measures"][name]
                 rows.append(
-                    (f"{title}, {way}", MEASURES[name], *values, _interval(each["difference"]))
+                    {
+                        "Text, answers": f"{title}, {way}",
+                        "Measure": measure,
+                        "Model alone": f"{measured['alone']:.3f}",
+                        "Reader": f"{measured['adapted']:.3f}",
+                        "Difference": _interval(measured["difference"]),
+                    }
                 )
         made.append(f"- {origin(path, '../')}")
-    return "\n".join([body(Table.of_cells("generation", "", columns, tuple(rows))), *made, ""])
+    return "\n".join([body(Table("generation", "", columns, rows)), *made, ""])
 
 
 def suggestions(text: str) -> str:
@@ -192,10 +231,17 @@ def watch() -> str:
         Column("Kills survived"),
     )
     rows = []
-    for name, found in read_json(path)["models"].items():
-        kills = f"{found['survived']} of {found['kills']}" if "kills" in found else ""
-        rows.append((name, f"{found['start']:.1f}", f"{found['answer']:.2f}", kills))
-    return f"{body(Table.of_cells('watch', '', columns, tuple(rows)))}\n- {origin(path, '../')}\n"
+    for name, measured in read_json(path)["models"].items():
+        row = {
+            "Model": name,
+            "Seconds to the first answer": f"{measured['start']:.1f}",
+            "Seconds an answer then": f"{measured['answer']:.2f}",
+            "Kills survived": "",
+        }
+        if "kills" in measured:
+            row["Kills survived"] = f"{measured['survived']} of {measured['kills']}"
+        rows.append(row)
+    return f"{body(Table('watch', '', columns, rows))}\n- {origin(path, '../')}\n"
 
 
 def draw() -> None:

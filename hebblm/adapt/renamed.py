@@ -20,6 +20,18 @@ def present_name(name: str) -> str:
     return RENAMED.get(name, name.replace("+", "_"))
 
 
+def present_keys(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by name, or by section and name at any depth, under their present names."""
+    keys = {old.partition(".")[2]: new.partition(".")[2] for old, new in RENAMED.items()}
+    present = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            present[key] = present_keys(value)
+        else:
+            present[keys.get(key, key)] = value
+    return present
+
+
 def present_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings by dotted name, from a file of this release or the last, under their present
     names.

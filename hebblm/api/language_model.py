@@ -183,12 +183,12 @@ def load(
                 f"{type(tokenizer).__name__} is not a tokenizer of transformers; {within}"
             )
         opened = open_causal(opened_model, **reading, begin=token_before(tokenizer))
-        place = device_of(opened)
+        held_on = device_of(opened)
         if device != "auto" and (
-            chosen.type != place.type or chosen.index not in (None, place.index or 0)
+            chosen.type != held_on.type or chosen.index not in (None, held_on.index or 0)
         ):
             raise UserError(
-                f"device = {device} is not {place}, where the model is; move it there, or leave "
+                f"device = {device} is not {held_on}, where the model is; move it there, or leave "
                 "device out"
             )
         return _of_pieces(type(opened.model).__name__, opened, tokenizer, None)

@@ -17,7 +17,7 @@ import time
 from argparse import Action, ArgumentError, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Mapping
 from io import TextIOWrapper
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from types import UnionType
@@ -44,7 +44,8 @@ GONE = {  # options of the last release that no command has now, and what to do 
 }
 # Seconds that a rank waits before it prints an error that another rank may have printed, or surely
 # has: in that time the launcher of the ranks ends this one.
-GRACE, LOST = 5.0, 30.0
+GRACE = 5.0
+LOST = 30.0
 # A command takes its arguments as a list, or those of the process, and returns the exit status.
 Main = Callable[..., int]
 # Its body takes its options and the words that it was given, and returns the exit status, None for
@@ -59,10 +60,12 @@ class _Formatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         lines = text.splitlines()
-        fill = functools.partial(
-            textwrap.fill, width=width, initial_indent=indent, subsequent_indent=indent
-        )
-        return "\n".join(line if line.startswith(" ") else fill(line) for line in lines)
+        for at, line in enumerate(lines):
+            if not line.startswith(" "):
+                lines[at] = textwrap.fill(
+                    line, width=width, initial_indent=indent, subsequent_indent=indent
+                )
+        return "\n".join(lines)
 
     def _expand_help(self, action: Action) -> str:
         """Return the help of an option, with the plain name of its type."""
@@ -88,7 +91,8 @@ def parse(
     a title, a text below it, and its fields. Keys that the dataclass does not have are refused, on
     the command line and in the file.
     """
-    epilog, hints = f"example:\n  {example}\n", get_type_hints(config)
+    epilog = f"example:\n  {example}\n"
+    hints = get_type_hints(config)
     parser = _Parser(
         prog=prog,
         description=description,
@@ -161,7 +165,8 @@ def _explained(
         if isinstance(cause, UserError):
             return cause
         cause = cause.__cause__ or cause.__context__
-    known, remedy = parser._option_string_actions, f"see {parser.prog} --help"
+    known = parser._option_string_actions
+    remedy = f"see {parser.prog} --help"
     for option in (item.partition("=")[0] for item in arguments if item.startswith("--")):
         if option.partition(".")[0] in known:
             continue
@@ -192,14 +197,21 @@ def _arguments_last(parser: ArgumentParser, words: list[str]) -> list[str]:
         # a negative number is a value
         if word.startswith("-") and not re.fullmatch(r"-(\d+|\d*\.\d+)?", word):
             nargs = getattr(parser._option_string_actions.get(word), "nargs", None)
-            open_to = 0 if "=" in word or nargs == 0 else 1 if nargs is None else math.inf
+            if "=" in word or nargs == 0:
+                open_to = 0
+            elif nargs is None:
+                open_to = 1
+            else:
+                open_to = math.inf
             options.append(word)
         elif open_to:
             options.append(word)
             open_to -= 1
         else:
             arguments.append(word)
-    return [*options, "--", *arguments] if arguments else options
+    if not arguments:
+        return options
+    return [*options, "--", *arguments]
 
 
 def options(prog: str, config: type[C], example: str) -> Callable[[Body[C]], Main]:
@@ -232,13 +244,12 @@ def option_names(config: type) -> set[str]:
     """Return the arguments that messages of a command may name: its own, and those of an
     evaluation, which reports ask for.
     """
-    names = {
-        field.name
-        for options in (config, EvalOptions, ScenarioConfig)
-        for field in dataclasses.fields(options)
-        if not field.metadata.get("positional")
-    }
-    return {*names, "output_path", "by_document", "methods"}
+    names = {"output_path", "by_document", "methods"}
+    for options in (config, EvalOptions, ScenarioConfig):
+        for field in dataclasses.fields(options):
+            if not field.metadata.get("positional"):
+                names.add(field.name)
+    return names
 
 
 def command(prog: str, config: type[C], example: str) -> Callable[[Body[C]], Main]:
@@ -250,21 +261,19 @@ def choosing(prog: str, subcommands: Mapping[str, Main]) -> Main:
     """Make a command whose first argument names one of its subcommands."""
 
     def main(argv: list[str] | None = None) -> int:
-        name, *rest = (sys.argv[1:] if argv is None else argv) or [""]
+        words = sys.argv[1:] if argv is None else argv
+        name = words[0] if words else ""
         if name in ("-h", "--help"):
             print(f"usage: {prog} SUBCOMMAND [options]\n\neach has its own --help:")
             for known, command in subcommands.items():
-                about = textwrap.wrap(command.__doc__ or "", 66)
-                print(
-                    "\n".join(
-                        f"  {start:12}{line}"
-                        for start, line in zip_longest([known], about, fillvalue="")
-                    )
-                )
+                start = known
+                for line in textwrap.wrap(command.__doc__ or "", 66) or [""]:
+                    print(f"  {start:12}{line}")
+                    start = ""  # the name stands before the first line alone
             return 0
         if name not in subcommands:
             raise unknown("subcommand", name, subcommands, f"choose {', '.join(subcommands)}")
-        return subcommands[name](rest)
+        return subcommands[name](words[1:])
 
     return guarded(prog)(main)
 
@@ -329,9 +338,9 @@ def _status_of(prog: str, error: BaseException) -> int:
         return _print_error(prog, error)
     if isinstance(error, OSError):
         _close_if_unwritable(sys.stdout)
-        place = f"cannot use {error.filename}: " if error.filename else ""
+        concerned = f"cannot use {error.filename}: " if error.filename else ""
         remedy = "choose a place with space and permission"
-        return _print_error(prog, UserError(f"{place}{reason(error)}; {remedy}"))
+        return _print_error(prog, UserError(f"{concerned}{reason(error)}; {remedy}"))
     if isinstance(error, LostRankError):
         _print_error(prog, error)
         return 1
@@ -377,16 +386,12 @@ def _close_if_unwritable(stream: TextIO) -> None:
 
 def _field_docs(config: type) -> dict[str, str]:
     """Return the text of each field under ``Args:`` in the docstrings of a class and its bases."""
-    texts = (
-        inspect.cleandoc(owner.__doc__ or "").partition("\nArgs:\n")[2]
-        for owner in reversed(config.__mro__)
-    )
-    fields = (
-        field
-        for text in texts
-        for field in re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", text, re.MULTILINE)
-    )
-    return {name: " ".join(words.split()).replace("``", "") for name, words in fields}
+    docs = {}
+    for owner in reversed(config.__mro__):
+        text = inspect.cleandoc(owner.__doc__ or "").partition("\nArgs:\n")[2]
+        for name, words in re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", text, re.MULTILINE):
+            docs[name] = " ".join(words.split()).replace("``", "")
+    return docs
 
 
 def _misfit(message: str, hints: Mapping[str, Any]) -> UserError | None:
@@ -394,21 +399,23 @@ def _misfit(message: str, hints: Mapping[str, Any]) -> UserError | None:
     match = re.search(r'Parser key "(\w+)".*(?:Given|Got) value: (.*)', message, re.DOTALL)
     if match is None or match[1] not in hints:
         return None
-    kinds = _kinds(hints[match[1]])
-    choices = [
-        str(choice) for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)
-    ]
-    return (
-        unknown(match[1].replace("_", " "), match[2], choices, f"choose {', '.join(choices)}")
-        if choices
-        else None
-    )
+    option, given = match.groups()
+    choices: list[str] = []
+    for kind in _kinds(hints[option]):
+        if get_origin(kind) is Literal:
+            choices += map(str, get_args(kind))
+    if not choices:
+        return None
+    return unknown(option.replace("_", " "), given, choices, f"choose {', '.join(choices)}")
 
 
 def _kinds(hint: Any) -> list[Any]:
-    if get_origin(hint) in (Union, UnionType, list):
-        return [kind for part in get_args(hint) for kind in _kinds(part)]
-    return [hint]
+    if get_origin(hint) not in (Union, UnionType, list):
+        return [hint]
+    kinds = []
+    for part in get_args(hint):
+        kinds += _kinds(part)
+    return kinds
 
 
 # Words for the value of an option, by the name of its type.
@@ -425,4 +432,8 @@ def _innermost(error: BaseException) -> str:
     if key and kind and given:
         return f"{key[1]} = {given[1]} must be {KINDS[kind[1]]}"
     lines = [line.strip(" -") for line in str(error).splitlines() if line.strip(" -")]
-    return "; ".join(dict.fromkeys([lines[0], lines[-1]])) if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    if lines[0] == lines[-1]:
+        return lines[0]
+    return f"{lines[0]}; {lines[-1]}"

@@ -145,7 +145,8 @@ def _build(config: BuildConfig, argv: list[str]) -> int:
             stride=config.stride,
         )
         values = Hyperparameters().changed({**lm.defaults, **settings})
-        vocabulary, counted = lm.vocabulary.fresh(config.tokenizer), values.methods[NgramConfig]
+        vocabulary = lm.vocabulary.fresh(config.tokenizer)
+        counted = values.methods[NgramConfig]
         ngrams = NGrams(counted.order, counted.capacity)
         memory = build(
             lm.model,
@@ -174,19 +175,20 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
 
     memory = SavedMemory.of(config.folder)
     split = memory.about.get("tokenizer", "own")
-    manifest, texts = memory.manifest, memory.about.get("texts", [])
+    manifest = memory.manifest
+    texts = memory.about.get("texts", [])
     ngrams = "none"
     if counts := read_ngrams(memory.folder):
-        (tokens, order), size = counts["tokens"].tolist(), manifest.files[NGRAMS][0] / 1e6
+        tokens, order = counts["tokens"].tolist()
+        size = manifest.files[NGRAMS][0] / 1e6
         ngrams = (
             f"{len(counts['counts']):,} of {tokens:,} tokens, after up to {order} words, "
             f"{size:,.1f} MB"
         )
-    index = (
-        "compares all entries"
-        if manifest.index is None or not manifest.index.spec
-        else manifest.index.spec
-    )
+    if manifest.index is None or not manifest.index.spec:
+        index = "compares all entries"
+    else:
+        index = manifest.index.spec
     total = sum(size for size, _ in manifest.files.values())
     rows: dict[str, object] = {
         "entries": f"{manifest.count:,} of width {manifest.dim:,}, {manifest.dtype}",
@@ -205,11 +207,11 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
         print_line(f"{name:<12}{value}")
     for text in texts:
         units = {"bytes": "bytes", "tokens": "tokens", "words": "new words"}
-        known = [
-            f"{text[key]:,} {unit if text[key] != 1 else unit[:-1]}"
-            for key, unit in units.items()
-            if text.get(key)
-        ]
+        known = []
+        for key, unit in units.items():
+            number = text.get(key)
+            if number:
+                known.append(f"{number:,} {unit[:-1] if number == 1 else unit}")
         if text.get("read"):
             known.append(f"read {text['read'][:16].replace('T', ' ')} UTC")
         if text.get("column"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,16 +96,13 @@ class ConfigFile(ActionConfigFile):
 
 def _keys(value: Any) -> Iterator[Any]:
     """Yield the keys of mappings, within lists and each other too."""
+    inner: Iterable[Any] = ()
     if isinstance(value, dict):
         yield from value
-    items = (
-        value.values()
-        if isinstance(value, dict)
-        else value
-        if isinstance(value, (list, set))
-        else ()
-    )
-    for item in items:
+        inner = value.values()
+    elif isinstance(value, (list, set)):
+        inner = value
+    for item in inner:
         yield from _keys(item)
 
 

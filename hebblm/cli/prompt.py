@@ -47,7 +47,9 @@ class Conversation:
     def __init__(
         self, reader: Reader, questions: Questions, save: Path, forget: Callable[[str], None]
     ) -> None:
-        self._reader, self._questions, self._forget = reader, questions, forget
+        self._reader = reader
+        self._questions = questions
+        self._forget = forget
         self.blocked = BlockedWords(folder_of(save))
         self._last = ""
         questions.hides = self.blocked.hides

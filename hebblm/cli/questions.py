@@ -50,7 +50,8 @@ class Questions:
     def __init__(self, reader: Reader, asked: QuestionOptions, *, piped: bool) -> None:
         self.print_line = log if piped else print_line
         self.hides: Callable[[str], bool] = lambda word: False
-        self._reader, self._asked = reader, asked
+        self._reader = reader
+        self._asked = asked
         self._console = Console(stderr=piped)
 
     def ask(self, when: str) -> None:

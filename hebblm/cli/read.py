@@ -26,7 +26,7 @@ from hebblm.models.device import check_device
 from hebblm.reader.n_best import Line, rank_lists, read_lists
 from hebblm.runtime.interrupts import interrupted
 from hebblm.runtime.progress import bar, log, track
-from hebblm.text.sources import TextFile, pieces, text_files
+from hebblm.text.sources import TextFile, text_files, text_parts
 from hebblm.text.vocabulary import warn_of_new
 
 if TYPE_CHECKING:  # these load torch, and an error message must not wait for that
@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # these load torch, and an error message must not wait for th
     from hebblm.reader.scores import Totals
 
 PROG = "hebblm-read"
-PIECE = 1 << 18  # characters that are read at once
+PART_SIZE = 1 << 18  # characters that are read at once
 
 
 @dataclass(frozen=True)
@@ -266,7 +266,7 @@ def _texts(files: Sequence[TextFile], reader: Reader) -> list[tuple[TextFile, It
     """Return each file with its text in pieces; the first piece decides how texts are split, also
     those of questions before reading.
     """
-    texts = [(file, pieces(file, PIECE)) for file in files]
+    texts = [(file, text_parts(file, PART_SIZE)) for file in files]
     if texts:
         file, rest = texts[0]
         beginning = list(islice(rest, 1))
@@ -370,7 +370,7 @@ def _has_text(file: TextFile) -> bool:
     """Read a file to its end and return whether it has text; one that can be read only once counts
     as text.
     """
-    return not file.path.is_file() or sum(len(piece) for piece in pieces(file, PIECE)) > 0
+    return not file.path.is_file() or sum(len(part) for part in text_parts(file, PART_SIZE)) > 0
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@ token.
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass, field
-from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,8 @@ from hebblm.runtime.spelling import closest, unknown
 if TYPE_CHECKING:  # they load matplotlib, and are imported after the command line is checked
     from hebblm.report import Result, TokenLosses
 
-PROG, INSPECT = "hebblm-report", "inspect"
+PROG = "hebblm-report"
+INSPECT = "inspect"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +114,10 @@ def _report(config: ReportConfig, argv: list[str]) -> None:
         print_comparison(results, console)
         written = write_comparison(results, directory, formats=formats)
         for name, path, (result, losses) in zip(_file_names(labels), paths, loaded, strict=True):
-            place, run = directory / name, _folder(path)
+            folder = directory / name
+            run = _folder(path)
             written += write_report(
-                result, place, formats=formats, tokens=losses, plotted=config.plotted, run=run
+                result, folder, formats=formats, tokens=losses, plotted=config.plotted, run=run
             )
     page = next((f"; open {path} in a browser" for path in written if path.suffix == ".html"), "")
     print_line(f"Wrote {len(written)} files to {directory}{page}")
@@ -125,15 +127,20 @@ def unique_labels(results: list[Result], paths: list[Path]) -> list[str]:
     """Return a label for each result: its scenario; if several share it, also the folder, then a
     number.
     """
-    labels = [result.scenario.label for result in results]
-    named = [
-        f"{label} ({_folder(path).resolve().name})" if labels.count(label) > 1 else label
-        for label, path in zip(labels, paths, strict=True)
-    ]
-    return [
-        f"{label} #{named[: at + 1].count(label)}" if named.count(label) > 1 else label
-        for at, label in enumerate(named)
-    ]
+    scenarios = [result.scenario.label for result in results]
+    named = []
+    for label, path in zip(scenarios, paths, strict=True):
+        if scenarios.count(label) > 1:
+            named.append(f"{label} ({_folder(path).resolve().name})")
+        else:
+            named.append(label)
+    labels = []
+    for at, label in enumerate(named):
+        if named.count(label) > 1:
+            labels.append(f"{label} #{named[: at + 1].count(label)}")
+        else:
+            labels.append(label)
+    return labels
 
 
 def _load(path: Path, edges: tuple[int, ...] | None) -> tuple[Result, TokenLosses | None]:
@@ -146,7 +153,9 @@ def _load(path: Path, edges: tuple[int, ...] | None) -> tuple[Result, TokenLosse
     if not file.exists() and edges is None:
         return result, None
     losses = TokenLosses.load(file, result)
-    return (result if edges is None else tokens.with_edges(result, losses, edges)), losses
+    if edges is not None:
+        result = tokens.with_edges(result, losses, edges)
+    return result, losses
 
 
 def _folder(path: Path) -> Path:
@@ -159,11 +168,13 @@ def _file_names(labels: list[str]) -> list[str]:
     """
     names: list[str] = []
     for label in labels:
-        plain = "-".join(
-            "".join(character if character.isalnum() else " " for character in label).split()
-        )
-        choices = chain([plain], (f"{plain}-{number}" for number in count(2)))
-        names.append(next(name for name in choices if name not in names))
+        plain = "-".join(re.findall(r"[^\W_]+", label))
+        name = plain
+        number = 2
+        while name in names:
+            name = f"{plain}-{number}"
+            number += 1
+        names.append(name)
     return names
 
 
@@ -177,7 +188,9 @@ def main(argv: list[str] | None = None) -> int:
         and closest(words[0], [INSPECT]) not in (None, words[0])
     ):
         raise unknown("subcommand", words[0], [INSPECT], "name folders that hebblm-eval wrote")
-    return _inspect(words[1:]) if words[:1] == [INSPECT] else _report(words)
+    if words[:1] == [INSPECT]:
+        return _inspect(words[1:])
+    return _report(words)
 
 
 if __name__ == "__main__":

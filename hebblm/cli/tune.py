@@ -99,18 +99,19 @@ def evaluation(config: TuneConfig, search: Search) -> str:
     """Return the command that evaluates the tuned scenario with the values found, and with those
     set by hand.
     """
-    methods = (
-        []
-        if config.methods is None
-        else ["--methods", ",".join(dict.fromkeys(("lstm", *named(config.methods))))]
-    )
+    words = ["hebblm-eval", *config.arguments()]
+    # By default the user's own text is read whole, including the part for tuning.
+    if config.text or (config.target or "").startswith("text:"):
+        words += ["--split", "test"]
+    if config.methods is not None:
+        methods = dict.fromkeys(("lstm", *named(config.methods)))
+        words += ["--methods", ",".join(methods)]
+    words += ["--config", str(config.output_path / "config.json")]
     given = parse_settings(config.set).items()
     kept = [f"{name}={value}" for name, value in given if present_name(name) not in search.values]
-    changes = ["--set", *kept] if kept else []
-    # By default the user's own text is read whole, including the part for tuning.
-    rest = ["--split", "test"] if config.text or (config.target or "").startswith("text:") else []
-    values = ["--config", str(config.output_path / "config.json")]
-    return shlex.join(["hebblm-eval", *config.arguments(), *rest, *methods, *values, *changes])
+    if kept:
+        words += ["--set", *kept]
+    return shlex.join(words)
 
 
 def tuned_table(search: Search) -> Table:

@@ -23,13 +23,13 @@ from hebblm.report.result.methods import PLOTTED, check_plotted
 from hebblm.runtime.interrupts import GOES_ON, interrupted
 from hebblm.runtime.progress import log
 from hebblm.runtime.ranks import current, leads, opened, size
+from hebblm.vision.scales import settings_of
 from hebblm.vision.settings import (
     PERMUTED_MNIST,
     ClassSettings,
     Experiment,
     PermutedSettings,
     Scale,
-    settings_of,
 )
 
 if TYPE_CHECKING:  # it loads torch, and is imported after the command line is checked
@@ -94,7 +94,8 @@ def main(config: VisionConfig, argv: list[str]) -> int:
             "more"
         )
     folder = config.output_path or Path("results/vision") / f"{config.experiment}-{config.scale}"
-    changes, paper = parse_settings(config.set), config.hyperparameters == "paper"
+    changes = parse_settings(config.set)
+    paper = config.hyperparameters == "paper"
     settings = settings_of(config.experiment, config.scale, config.backbone, changes, paper=paper)
     with opened(config.device):
         device = str(pick_device(config.device))
@@ -142,9 +143,10 @@ def _dataset(config: VisionConfig) -> ImageDataset:
 
     if config.scale == "smoke":
         return load_digits()
-    load, hub = (
-        (load_mnist, MNIST) if config.experiment == PERMUTED_MNIST else (load_cifar100, CIFAR100)
-    )
+    if config.experiment == PERMUTED_MNIST:
+        load, hub = (load_mnist, MNIST)
+    else:
+        load, hub = (load_cifar100, CIFAR100)
     return load_hub(hub) if config.data == "hf" else load(data_dirs(), cache_dir() / "data")
 
 

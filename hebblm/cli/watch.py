@@ -21,12 +21,12 @@ from hebblm.io.files import lack
 from hebblm.runtime.interrupts import handled
 from hebblm.runtime.progress import log
 from hebblm.text.formats import is_text
-from hebblm.text.sources import TextFile, pieces, text_files
+from hebblm.text.sources import TextFile, text_files, text_parts
 
 if TYPE_CHECKING:  # loads torch
     from hebblm.reader.reader import Reader
 
-PIECE = 1 << 18  # characters that are read at once
+PART_SIZE = 1 << 18  # characters that are read at once
 LOOK = 1.0  # seconds between two checks of the folder
 Home = dict[Path, tuple[int, int]]
 """The folder of a file and those that it is in, each with its numbers on the disk."""
@@ -73,13 +73,11 @@ class Watch:
     ) -> None:
         from hebblm.reader.history import learned  # it loads torch
 
-        self._reader, self._folder, self._save, self._column, self._answer = (
-            reader,
-            folder,
-            save,
-            column,
-            answer,
-        )
+        self._reader = reader
+        self._folder = folder
+        self._save = save
+        self._column = column
+        self._answer = answer
         self._said: set[str] = set()  # lines that need no repeating
         self._seen: dict[str, tuple[int, int]] = {}  # time of change and size of a file, by name
         self._homes: dict[str, Home] = {}  # by name of a file, where it was when it was seen last
@@ -87,9 +85,10 @@ class Watch:
         for text in learned(reader.journal.record):
             texts.setdefault(text.name, []).extend(text.texts)
         # Hash of the text read of each; none of a text that was not read to its end.
-        self._read = {
-            name: _hash("".join(parts)) if any(parts) else "" for name, parts in texts.items()
-        }
+        self._read = {}
+        for name, parts in texts.items():
+            text_read = "".join(parts)
+            self._read[name] = _hash(text_read) if text_read else ""
         self._stuck: set[str] = set()  # names of files that are gone, but cannot be forgotten
         self._lines: SimpleQueue[str | None] = SimpleQueue()
         self._stopped = self._ended = False  # by Ctrl-C; the lines
@@ -166,14 +165,15 @@ class Watch:
         """Return the files that are new or have changed since they were seen last, and note where
         all of them are.
         """
-        changed, homes = [], dict[Path, Home]()
+        changed = []
+        homes = dict[Path, Home]()
         for file in files:
-            folder, name = file.path.parent, str(file)
+            folder = file.path.parent
+            name = str(file)
             try:
                 now = file.path.stat()
-                homes[folder] = homes.get(folder) or {
-                    path: _identity(path) for path in self._up(folder)
-                }
+                if not homes.get(folder):
+                    homes[folder] = {path: _identity(path) for path in self._up(folder)}
             except OSError:  # gone meanwhile
                 continue
             self._homes[name] = homes[folder]
@@ -185,13 +185,11 @@ class Watch:
 
     def _gone(self, present: Collection[str]) -> list[str]:
         """Return the names of the files that were read and are deleted."""
-        missing = [
-            name
-            for name in self._read
-            if name not in present
-            and is_text(Path(name))
-            and Path(name).is_relative_to(self._folder)
-        ]
+        missing = []
+        for name in self._read:
+            path = Path(name)
+            if name not in present and is_text(path) and path.is_relative_to(self._folder):
+                missing.append(name)
         self._stuck.intersection_update(missing)
         gone = [name for name in missing if self._is_deleted(name)]
         for name in present:
@@ -211,13 +209,16 @@ class Watch:
             return False
         for folder in self._up(Path(name).parent):
             try:
-                holds, now = any(folder.iterdir()), _identity(folder)
+                holds = any(folder.iterdir())
+                now = _identity(folder)
             except (FileNotFoundError, NotADirectoryError):  # a folder that is deleted as well
                 continue
             except OSError:
                 return False
             known = self._homes.get(name, {}).get(folder)
-            return holds if known is None else known == now
+            if known is None:
+                return holds
+            return known == now
         return False
 
     def _up(self, folder: Path) -> list[Path]:
@@ -273,7 +274,7 @@ class Watch:
 
         try:
             name_of(str(file))
-            return [*pieces(file, PIECE)]
+            return list(text_parts(file, PART_SIZE))
         except UserError as error:
             log(f"{error}; it will be read once it changes")
             return None

@@ -46,7 +46,7 @@ class TypedWords:
     """
 
     def __init__(self, symbols: Sequence[str]) -> None:
-        self.letters = [*symbols]
+        self.letters = list(symbols)
         signs = {*FAIRSEQ_SPECIALS, EOS, UNK, ""}
         listed = [index for index, word in enumerate(self.letters) if word not in signs]
         listed.sort(key=self.letters.__getitem__)
@@ -61,12 +61,17 @@ class TypedWords:
         if index not in self._known:
             word = self.letters[index]
             at = bisect_left(self._sorted, word)
-            letters = graphemes(word) if self._sorted[at : at + 1] == [word] else []
-            typed = ["".join(letters[:count]) for count in range(len(letters))]
-            bounds = [
-                [bisect_left(self._sorted, part + end) for part in typed] for end in ("", LAST)
-            ]
-            self._known[index] = Places(*(np.array(bound, dtype=np.int64) for bound in bounds))
+            is_listed = self._sorted[at : at + 1] == [word]
+            letters = graphemes(word) if is_listed else []
+            begins = []
+            ends = []
+            for count in range(len(letters)):
+                typed = "".join(letters[:count])
+                begins.append(bisect_left(self._sorted, typed))
+                ends.append(bisect_left(self._sorted, typed + LAST))
+            self._known[index] = Places(
+                np.array(begins, dtype=np.int64), np.array(ends, dtype=np.int64)
+            )
         return self._known[index]
 
 
@@ -100,7 +105,8 @@ class AccuracyLog(Notes):
 
     def _above(self, log_probs: Tensor, targets: Tensor) -> Tensor:
         """Return which words (N, V) come before the targets."""
-        rows, total = log_probs.shape[1], len(self.words.letters)
+        rows = log_probs.shape[1]
+        total = len(self.words.letters)
         asked = targets.clamp_max(rows - 1)[:, None]
         of_target = log_probs.gather(1, asked)
         ids = torch.arange(rows)
@@ -125,10 +131,12 @@ class AccuracyLog(Notes):
 
     def guesses(self, stream: EvaluationStream) -> dict[str, Guesses]:
         """Return ranks and keystrokes of words, by method."""
-        columns, letters = self.columns(), letters_of(stream)
+        columns = self.columns()
+        letters = letters_of(stream)
         by_name = {}
         for number, name in enumerate(self.predictors):
-            rank, typed = columns[f"rank {number}"], columns[f"typed {number}"]
+            rank = columns[f"rank {number}"]
+            typed = columns[f"typed {number}"]
             by_name[name] = Guesses(rank, np.where(typed == NEVER, letters, typed) + 1)
         return by_name
 
@@ -140,7 +148,11 @@ def letters_of(stream: EvaluationStream) -> Ints:
     A letter is a grapheme: it may have several code points, as an accent or a vowel sign of its
     own.
     """
-    words, signs = stream.reported, {*FAIRSEQ_SPECIALS, EOS, UNK}
-    lengths = [0 if symbol in signs else len(graphemes(symbol.strip())) for symbol in words.symbols]
-    letters: Ints = np.array(lengths, dtype=np.int64)[words.targets]
+    words = stream.reported
+    signs = {*FAIRSEQ_SPECIALS, EOS, UNK}
+    lengths = np.zeros(len(words.symbols), dtype=np.int64)
+    for index, symbol in enumerate(words.symbols):
+        if symbol not in signs:
+            lengths[index] = len(graphemes(symbol.strip()))
+    letters: Ints = lengths[words.targets]
     return letters

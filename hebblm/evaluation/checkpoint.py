@@ -129,7 +129,10 @@ class PassCheckpoint:
 
         Several ranks go on from the last place that all of them have saved.
         """
-        self._session, self._scores, self._layout, self._ranks = session, scores, layout, ranks
+        self._session = session
+        self._scores = scores
+        self._layout = layout
+        self._ranks = ranks
         traffic = ranks.traffic
         self._before = traffic.sent, traffic.seconds
         self._begun = time.monotonic()
@@ -141,15 +144,14 @@ class PassCheckpoint:
         name = max(common)
         self._remove_states_but(name)
         record, state = self._read(name)
-        self._parts, place = record["parts"], int(record["place"])
+        self._parts = record["parts"]
+        place = int(record["place"])
         for index in range(self._parts):
             self._recall(*self._read(_part_name(index)))
         if layout.spread:
             self._tell_memory()
-        traffic.sent, traffic.seconds = (
-            traffic.sent + record["sent"],
-            traffic.seconds + record["waited"],
-        )
+        traffic.sent += record["sent"]
+        traffic.seconds += record["waited"]
         session.load_state_dict(state)
         scores.add(record["totals"])
         scores.earlier_seconds = record["clock"]
@@ -177,7 +179,8 @@ class PassCheckpoint:
             KeyboardInterrupt: Ctrl-C came before.
             UserError: the cache has no space left.
         """
-        run, now = self.run, time.monotonic()
+        run = self.run
+        now = time.monotonic()
         ended = place >= self._layout.longest
         due = now - run.last >= EVERY or (ended and now - run.started >= EVERY)
         if any(self._ranks.all_gather_object(due or run.stopped or self._bytes > MOST)):
@@ -193,7 +196,8 @@ class PassCheckpoint:
         if place > self._begin:
             span = {"begin": self._begin, "end": place}
             write_tensors(self.folder / _part_name(self._parts), self._part(place), KIND, span)
-            self._parts, self._begin = self._parts + 1, place
+            self._parts += 1
+            self._begin = place
         assert self._session is not None, "a pass begins before it is saved"
         record = {
             "place": place,
@@ -217,7 +221,8 @@ class PassCheckpoint:
 
     def _part(self, place: int) -> State:
         """Return the data added since the last part: losses, measured errors, entries, notes."""
-        scores, written = self._scores, self._written
+        scores = self._scores
+        written = self._written
         part: State = {}
         for index, (name, nll) in enumerate(scores.nll.items()):
             part[f"nll {index}"] = torch.from_numpy(nll[self._places(self._begin, place)])
@@ -228,18 +233,23 @@ class PassCheckpoint:
             part |= prefixed(f"notes {index}: ", observer.state_dict())
         if written:
             dtype = self._contexts[0].memory.dtype
-            sizes = [(step, owner, len(observation.labels)) for step, owner, observation in written]
+            sizes = []
+            keys = []
+            labels = []
+            logs = []
+            for step, owner, observation in written:
+                sizes.append((step, owner, len(observation.labels)))
+                keys.append(observation.queries.to(dtype))
+                labels.append(observation.labels)
+                if observation.key_normalizers is not None:
+                    logs.append(observation.key_normalizers)
             part["sizes"] = torch.tensor(sizes)  # (L, 3)
-            part["keys"] = torch.cat([observation.queries.to(dtype) for *_, observation in written])
-            part["labels"] = torch.cat([observation.labels for *_, observation in written])
-            logs = [
-                observation.key_normalizers
-                for *_, observation in written
-                if observation.key_normalizers is not None
-            ]
+            part["keys"] = torch.cat(keys)
+            part["labels"] = torch.cat(labels)
             if logs:
                 part["log normalizers"] = torch.cat(logs)
-        self._written, self._bytes = [], 0
+        self._written = []
+        self._bytes = 0
         return part
 
     def _recall(self, record: Mapping[str, Any], part: State) -> None:
@@ -254,28 +264,36 @@ class PassCheckpoint:
         if "sizes" not in part:
             return
         self._recalled.append((part["sizes"][:, [0, 2]], part["labels"]))
-        start, former = 0, -1
+        start = 0
+        former = -1
         for step, owner, size in part["sizes"].tolist():
             if step != former:  # search as before: an index is trained when it is searched
                 for context in self._contexts:
                     context.memory.refresh()
-            memory, rows = self._contexts[owner].memory, slice(start, start + size)
+            memory = self._contexts[owner].memory
+            rows = slice(start, start + size)
             logs = part["log normalizers"][rows] if "log normalizers" in part else None
             memory.add(part["keys"][rows], part["labels"][rows], logs)
-            start, former, self._steps = start + size, step, step + 1
+            start += size
+            former = step
+            self._steps = step + 1
 
     def _tell_memory(self) -> None:
         """Give a shared memory the entries that each rank wrote, step by step."""
         device = self._device
         nothing = torch.zeros(0, 2, dtype=torch.int64, device=device)
-        sizes = self._ranks.all_gather_rows(
-            torch.cat([nothing, *(rows for rows, _ in self._recalled)])
-        )  # (L, 2) each
-        labels = self._ranks.all_gather_rows(
-            torch.cat([nothing[:, 0], *(labels for _, labels in self._recalled)])
-        )
+        own_sizes = [nothing]
+        own_labels = [nothing[:, 0]]
+        for rows, recalled in self._recalled:
+            own_sizes.append(rows)
+            own_labels.append(recalled)
+        sizes = self._ranks.all_gather_rows(torch.cat(own_sizes))  # (L, 2) each
+        labels = self._ranks.all_gather_rows(torch.cat(own_labels))
         self._recalled = []
-        self._steps = max([0, *(int(rows[-1, 0]) + 1 for rows in sizes if len(rows))])
+        self._steps = 0
+        for rows in sizes:
+            if len(rows):
+                self._steps = max(self._steps, int(rows[-1, 0]) + 1)
         steps = []
         for rows, written in zip(sizes, labels, strict=True):
             counts = torch.zeros(self._steps, dtype=torch.int64, device=device)
@@ -287,13 +305,12 @@ class PassCheckpoint:
     def _places(self, begin: int, end: int) -> npt.NDArray[np.int64]:
         """Return the places in the text of the tokens of all streams between two places."""
         layout = self._layout
-        runs = [(layout.begins[stream], layout.lengths[stream]) for stream in layout.own_streams]
-        return np.concatenate(
-            [
-                np.arange(first + min(begin, length), first + min(end, length))
-                for first, length in runs
-            ]
-        )
+        runs = []
+        for stream in layout.own_streams:
+            first = layout.begins[stream]
+            length = layout.lengths[stream]
+            runs.append(np.arange(first + min(begin, length), first + min(end, length)))
+        return np.concatenate(runs)
 
     def _read(self, name: str) -> tuple[dict[str, Any], State]:
         """Return record and tensors of a file, on the base's device."""
@@ -301,8 +318,7 @@ class PassCheckpoint:
         tensors, record = read_tensors(self.folder / name, KIND, remedy)
         if not record:
             raise UserError(f"{self.folder / name} has no record of its place; {remedy}")
-        device = self._device
-        return record, {key: placed(tensor, device) for key, tensor in tensors.items()}
+        return record, {key: placed(tensor, self._device) for key, tensor in tensors.items()}
 
 
 def _part_name(index: int) -> str:

@@ -50,7 +50,8 @@ def component_table(log: ComponentLog, stream: EvaluationStream) -> pa.Table:
     If tokens are pieces of words, a position is that of a word, and its shares are the means of its
     pieces' shares.
     """
-    methods, columns = [*log.predictors], log.columns()
+    methods = list(log.predictors)
+    columns = log.columns()
     parts: dict[str, list[object]] = {"position": [], "method": [], "component": [], "share": []}
     for title, mixture_weights in sorted(columns.items()):  # a resumed run read them in any order
         number, _, name = title.split(" ", 2)

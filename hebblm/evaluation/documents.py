@@ -41,16 +41,17 @@ def documents_of(stream: EvaluationStream, source: LineSource | None) -> list[Do
     lines = [(name, line) for name, line in lines if starts[line] < len(words)]
     if len(lines) < 2:
         return []
-    begins = [0, *(line for _, line in lines[1:])]
+    begins = [line for _, line in lines]
+    begins[0] = 0
     sizes: list[int | None] = [None] * len(lines)
     if source is not None:
         counted = [len(line.encode()) + 1 for line in islice(source.lines(), begins[-1])]
         before = [sum(counted[begin:end]) for begin, end in pairwise(begins)]
         sizes = [*before, stream.bytes - sum(before)]  # the last one may be read in part
-    return [
-        Document(name, int(starts[at]), size)
-        for (name, _), at, size in zip(lines, begins, sizes, strict=True)
-    ]
+    documents = []
+    for (name, _), at, size in zip(lines, begins, sizes, strict=True):
+        documents.append(Document(name, int(starts[at]), size))
+    return documents
 
 
 def borders(stream: EvaluationStream, documents: Sequence[Document]) -> list[int]:
@@ -73,31 +74,33 @@ def by_document(
         method mean nats a token and bits a byte; for pieces also their number and mean nats a
         piece.
     """
-    words = [*(document.begin for document in documents), len(stream.reported)]
-    places = [*borders(stream, documents), len(stream)]
+    word_begins = [document.begin for document in documents]
+    words = pairwise([*word_begins, len(stream.reported)])
+    places = pairwise([*borders(stream, documents), len(stream)])
     by_word = {name: stream.word_losses(losses) for name, losses in nll.items()}
     records = []
-    for document, word, place in zip(documents, pairwise(words), pairwise(places), strict=True):
-        tokens, of_pieces = slice(*place), stream.pieces is not None
-        sums = {name: float(losses[tokens].sum(dtype=np.float64)) for name, losses in nll.items()}
-        spelled, size = 8 * int(stream.spelled[tokens].sum()), document.bytes
+    for document, (first, last), (begin, end) in zip(documents, words, places, strict=True):
+        means = {}
+        sums = {}
+        for name, losses in nll.items():
+            means[name] = float(by_word[name][first:last].mean(dtype=np.float64))
+            sums[name] = float(losses[begin:end].sum(dtype=np.float64))
         record: dict[str, Any] = {
             "name": document.name,
-            "tokens": word[1] - word[0],
-            "nll": {
-                name: float(losses[slice(*word)].mean(dtype=np.float64))
-                for name, losses in by_word.items()
-            },
+            "tokens": last - first,
+            "nll": means,
         }
-        if of_pieces:
-            count = max(1, place[1] - place[0])
-            record |= {
-                "pieces": place[1] - place[0],
-                "piece_nll": {name: sums[name] / count for name in sums},
+        if stream.pieces is not None:
+            count = end - begin
+            record["pieces"] = count
+            record["piece_nll"] = {name: total / max(1, count) for name, total in sums.items()}
+        if document.bytes:
+            spelled = 8 * int(stream.spelled[begin:end].sum())
+            record["bytes"] = document.bytes
+            record["bits_per_byte"] = {
+                name: (total / math.log(2) + spelled) / document.bytes
+                for name, total in sums.items()
             }
-        if size:
-            bits = {name: (total / math.log(2) + spelled) / size for name, total in sums.items()}
-            record |= {"bytes": size, "bits_per_byte": bits}
         records.append(record)
     return records
 

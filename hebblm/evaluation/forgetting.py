@@ -67,7 +67,8 @@ class Probe:
         self, base: StreamBase, context: Context, predictors: Mapping[str, Predictor], title: str
     ) -> Losses:
         """Return the mean loss of every method, nats per token; base and context do not change."""
-        stream, device = self.stream, context.head.weight.device
+        stream = self.stream
+        device = context.head.weight.device
         source = TextSource(base.frozen(), self.scenario.vocabulary)
         session = OnlineSession(source, [context], predictors)
         sums = dict.fromkeys(predictors, 0.0)
@@ -106,11 +107,10 @@ class Probe:
         kept = self.losses(base, context, predictors, title)
         context.reset()
         after = self.losses(base, context, predictors, title)
-        return {
-            name: Forgetting(
-                before[name],
-                after[name],
-                kept[name] if predictor.requirements != Requirements() else None,
-            )
-            for name, predictor in predictors.items()
-        }
+        forgetting = {}
+        for name, predictor in predictors.items():
+            with_memory = None
+            if predictor.requirements != Requirements():
+                with_memory = kept[name]
+            forgetting[name] = Forgetting(before[name], after[name], with_memory)
+        return forgetting

@@ -23,10 +23,10 @@ _OWN: dict[str, type] = {"dynamic": DynamicConfig, "base": BaseUpdate, "memory":
 
 def _names() -> dict[str, list[str]]:
     """Return the names of the values of every section, including those of registered methods."""
-    return {
-        section: [f.name for f in dataclasses.fields(kind)]
-        for section, kind in {**SECTIONS, **_OWN}.items()
-    }
+    names = {}
+    for section, kind in (SECTIONS | _OWN).items():
+        names[section] = [field.name for field in dataclasses.fields(kind)]
+    return names
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,9 @@ class Hyperparameters:
         return getattr(self._section(section), key)
 
     def _section(self, name: str) -> Any:
-        return getattr(self, name) if name in _OWN else self.methods[SECTIONS[name]]
+        if name in _OWN:
+            return getattr(self, name)
+        return self.methods[SECTIONS[name]]
 
     def check_set(self, names: Iterable[str]) -> None:
         """Refuse values, set by dotted name, that MbPA's optimizer does not use."""
@@ -86,50 +88,52 @@ class Hyperparameters:
     def tell_unread(self, names: Iterable[str], methods: Sequence[str]) -> None:
         """Print which values, set by dotted name, no method of a run reads."""
         if unread := self.unread(names, methods):
-            why = (
-                f"none of {', '.join(methods)} reads"
-                if len(methods) > 1
-                else f"{methods[0]} does not read"
-            )
+            if len(methods) > 1:
+                why = f"none of {', '.join(methods)} reads"
+            else:
+                why = f"{methods[0]} does not read"
             log(f"no effect, because {why} it: {', '.join(unread)}")
 
     def unread(self, names: Iterable[str], methods: Iterable[str]) -> list[str]:
         """Return the dotted names whose values no method of a run reads."""
-        records = [METHODS[method] for method in methods]
-        read = {kind.section for record in records for kind in record.settings} | {"base", "memory"}
-        read |= {"dynamic"} if any(record.uses_dynamic_base for record in records) else set()
+        read = {"base", "memory"}
+        for method in methods:
+            read.update(_sections_of(method))
         return [name for name in map(present_name, names) if name.partition(".")[0] not in read]
 
     def read_by(self, method: str) -> dict[str, Any]:
         """Return the values that a method reads, by dotted name."""
-        record = METHODS[method]
-        sections = [
-            *(kind.section for kind in record.settings),
-            *(["dynamic"] if record.uses_dynamic_base else []),
-        ]
-        return {
-            f"{section}.{key}": self.of(f"{section}.{key}")
-            for section in sections
-            for key in _names()[section]
-        }
+        known = _names()
+        values = {}
+        for section in _sections_of(method):
+            for key in known[section]:
+                values[f"{section}.{key}"] = self.of(f"{section}.{key}")
+        return values
 
     def document(self) -> dict[str, Any]:
         """Return the values by section, as JSON."""
         methods = {name: dataclasses.asdict(self._section(name)) for name in SECTIONS}
-        return {
-            "methods": methods,
-            **{name: dataclasses.asdict(self._section(name)) for name in _OWN},
-        }
+        rest = {name: dataclasses.asdict(self._section(name)) for name in _OWN}
+        return {"methods": methods, **rest}
+
+
+def _sections_of(method: str) -> list[str]:
+    """Return the sections whose values a method reads."""
+    record = METHODS[method]
+    sections = [kind.section for kind in record.settings]
+    if record.uses_dynamic_base:
+        sections.append("dynamic")
+    return sections
 
 
 def defaults() -> dict[str, Any]:
     """Return the default value of every dotted name."""
     plain = Hyperparameters()
-    return {
-        f"{section}.{key}": plain.of(f"{section}.{key}")
-        for section, keys in _names().items()
-        for key in keys
-    }
+    values = {}
+    for section, keys in _names().items():
+        for key in keys:
+            values[f"{section}.{key}"] = plain.of(f"{section}.{key}")
+    return values
 
 
 def parse_settings(items: list[str]) -> dict[str, str]:
@@ -151,9 +155,8 @@ def _unknown(name: str, section: str | None, key: str) -> UserError:
     if section is not None:
         names = {known: f"{section}.{known}" for known in _names()[section]}
         meant = closest(key, names)
-        hint = (
-            f" known are {', '.join(names.values())};"
-            if meant is None
-            else f" did you mean {names[meant]}?"
-        )
+        if meant is None:
+            hint = f" known are {', '.join(names.values())};"
+        else:
+            hint = f" did you mean {names[meant]}?"
     return UserError(f"unknown setting {name!r};{hint} hebblm-eval --settings lists them all")

@@ -123,7 +123,8 @@ class LearnedWords:
     def __init__(
         self, stream: EvaluationStream, vocabulary: VocabularyPolicy, pieces: Subwords | None
     ) -> None:
-        self._stream, self._vocabulary = stream, vocabulary
+        self._stream = stream
+        self._vocabulary = vocabulary
         self._texts = None if pieces is None else PieceTexts(pieces)
         self._pieces = pieces
 
@@ -152,16 +153,14 @@ class LearnedWords:
         if base.trains_online or BASE not in predictors or not others:
             return {}
         best = min(others, key=lambda name: float(losses[name].mean(dtype=np.float64)))
-        by_word = [
-            self._stream.word_losses(losses[name]).astype(np.float64) for name in (BASE, best)
-        ]
+        before = self._stream.word_losses(losses[BASE]).astype(np.float64)
+        after = self._stream.word_losses(losses[best]).astype(np.float64)
         with np.errstate(invalid="ignore"):
-            gains = np.nan_to_num(by_word[0] - by_word[1], nan=0.0, posinf=0.0, neginf=0.0)
-        ids, answers = self._stream.ids.tolist(), []
-        order, beginning = (
-            0 if context.ngrams is None else context.ngrams.order,
-            base.frozen().stream_state(),
-        )
+            gains = np.nan_to_num(before - after, nan=0.0, posinf=0.0, neginf=0.0)
+        ids = self._stream.ids.tolist()
+        answers = []
+        order = 0 if context.ngrams is None else context.ngrams.order
+        beginning = base.frozen().stream_state()
         for question in questions(self._stream, gains):
             asked = ids[question.begin : question.end]
             with base.preserve_state():
@@ -186,15 +185,15 @@ class LearnedWords:
         tokens = torch.tensor([past[-1], *asked], device=context.head.weight.device)
         state = base.read(self._vocabulary.readable(tokens, len(context.head.weight)))[-1]
         if self._texts is None:
-            row = predictor.log_probs(EvalBatch.after([()], state[None], context, [*past, *asked]))[
-                0
-            ].exp()
+            batch = EvalBatch.after([()], state[None], context, [*past, *asked])
+            row = predictor.log_probs(batch)[0].exp()  # (V,)
             best = row.topk(min(SHOWN + 1, len(row)))
-            words = [
-                (self._stream.symbols[index], share)
-                for share, index in zip(*map(Tensor.tolist, best), strict=True)
-            ]
-            return tuple((word, share) for word, share in words if word != UNK)[:SHOWN]
+            words = []
+            for share, index in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+                word = self._stream.symbols[index]
+                if word != UNK:
+                    words.append((word, share))
+            return tuple(words[:SHOWN])
         ahead = Expectations(base, context, state, [*past, *asked])
 
         def expect(rows: Sequence[tuple[int, ...]]) -> tuple[Tensor, Tensor]:

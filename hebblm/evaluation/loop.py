@@ -121,7 +121,10 @@ def evaluate(
     Returns:
         Losses of all tokens, in order, nats.
     """
-    hooks, ranks, checkpoint = hooks or Hooks(), schedule.ranks, (hooks or Hooks()).checkpoint
+    if hooks is None:
+        hooks = Hooks()
+    ranks = schedule.ranks
+    checkpoint = hooks.checkpoint
     layout = (schedule.layout or Layout.of(len(stream))).part(ranks.rank, ranks.size)
     scores = EvaluationScores(
         {name: np.empty(len(stream), dtype=np.float32) for name in predictors}
@@ -201,9 +204,10 @@ def _count_ngrams(contexts: Sequence[Context], text: TextStreams, first: int) ->
     for number, context in enumerate(contexts):
         if (ngrams := context.ngrams) is None:
             continue
-        streams = (
-            range(len(layout.begins)) if layout.scope == "shared" else [layout.own_streams[number]]
-        )
+        if layout.scope == "shared":
+            streams = list(range(len(layout.begins)))
+        else:
+            streams = [layout.own_streams[number]]
         runs = [(layout.begins[stream], min(first, layout.lengths[stream])) for stream in streams]
         texts = [text.labels[begin : begin + length].cpu().numpy() for begin, length in runs]
         before = np.concatenate([contexts_of(ids, 0, ngrams.order) for ids in texts])

@@ -44,7 +44,8 @@ class NeighborLog(Notes):
     write: bool
 
     def __post_init__(self) -> None:
-        whole, real = np.empty(0, np.int64), np.empty(0, np.float32)
+        whole = np.empty(0, np.int64)
+        real = np.empty(0, np.float32)
         names = dict.fromkeys(("position", "rank", "offset", "label"), whole)
         self.parts.append({**names, "distance": real, "closeness": real})
 
@@ -85,7 +86,8 @@ def neighbor_table(log: NeighborLog, scenario: Scenario) -> pa.Table:
     piece first. Labels and contexts are pieces, and a place in the training text counts pieces.
     """
     columns = log.columns()
-    stream, config = scenario.stream, scenario.config
+    stream = scenario.stream
+    config = scenario.config
     place = columns["offset"].astype(np.int64)
     from_stream = place >= 0
     train = stream.targets[:0]
@@ -95,18 +97,19 @@ def neighbor_table(log: NeighborLog, scenario: Scenario) -> pa.Table:
         order = scenario.model.label_places(kept) + len(train) - 1 - kept
         place = np.where(from_stream, place, order[np.minimum(place, -1)])
     symbols = np.asarray(stream.symbols, dtype=object)
-    contexts = [
-        (" " if stream.pieces is None else "").join(
-            symbols[(stream.targets if streamed else train)[max(0, at - CONTEXT) : at]]
-        )
-        for at, streamed in zip(place.tolist(), from_stream.tolist(), strict=True)
-    ]
-    position, rank = columns["position"].astype(np.int64), columns["rank"].astype(np.int64)
+    space = " " if stream.pieces is None else ""
+    contexts = []
+    for at, streamed in zip(place.tolist(), from_stream.tolist(), strict=True):
+        text = stream.targets if streamed else train
+        contexts.append(space.join(symbols[text[max(0, at - CONTEXT) : at]]))
+    position = columns["position"].astype(np.int64)
+    rank = columns["rank"].astype(np.int64)
     if stream.pieces is not None:
         first = stream.pieces.first
         word = first[position]
         rank = rank + KEPT * (position - np.searchsorted(first, word))
-        position, place = word, np.where(from_stream, first[np.where(from_stream, place, 0)], place)
+        position = word
+        place = np.where(from_stream, first[np.where(from_stream, place, 0)], place)
     table = {  # without rows strings would have no type
         "position": position,
         "rank": rank,

@@ -49,10 +49,9 @@ class Notes:
     def columns(self, since: int = 0) -> dict[str, npt.NDArray[Any]]:
         """Return all rows, or those since a part; empty without rows."""
         parts = self.parts[since:]
-        return {
-            name: np.concatenate([part[name] for part in parts])
-            for name in (parts[0] if parts else ())
-        }
+        if not parts:
+            return {}
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def state_dict(self) -> dict[str, Tensor]:
         columns = self.columns(self._kept)

@@ -96,7 +96,8 @@ def observers_for(
     probe = None
     if options.forgetting:
         probe = Probe.of(scenario, options.forgetting_tokens)
-    neighbors, components = None, None
+    neighbors = None
+    components = None
     logs: list[KeptObserver] = []
     if options.log_neighbors:
         neighbors = _neighbors(options.log_neighbors, scenario, settings, shared, dynamic)

@@ -24,7 +24,15 @@ from hebblm.models.catalog import checkpoint_words, model_folder, trained_on
 from hebblm.models.huggingface.open import load_and_open
 from hebblm.models.training import obtain_model, open_model
 from hebblm.runtime.progress import log
-from hebblm.text import Dictionary, PreparedCorpus, encode_target, foreign_text, prepare, resolve
+from hebblm.text import (
+    Corpus,
+    Dictionary,
+    PreparedCorpus,
+    encode_target,
+    foreign_text,
+    prepare,
+    resolve,
+)
 from hebblm.text.binarize import measure_beginning, prepared_corpus
 from hebblm.text.fitting import SAMPLE, fitting, tell_loss, warn_of_unknown
 from hebblm.text.records import CHOOSE
@@ -66,7 +74,8 @@ def open_scenario(
         folder = model_folder(Path(config.model))
         known = None if folder is None else trained_on(folder).get("name")
         counted = None if source == known else source
-        name, same = source if source and not counted else Path(config.model).name, source == target
+        name = source if source and not counted else Path(config.model).name
+        same = source == target
     else:
         folder = config.checkpoint or Path()
         name = source or str(trained_on(folder).get("name", folder.name))
@@ -107,50 +116,61 @@ def _open_words(
     read to its end.
     """
     source, target = config.corpora()
-    # The two differ in case more than in anything else.
-    policy = config.normalization or ("lower" if {source, target} == {"wt2", "ptb"} else "raw")
+
+    # 1) Dictionary and tokenizer: those of the model's own text.
+    policy: Normalization = config.normalization or "raw"
+    if config.normalization is None and {source, target} == {"wt2", "ptb"}:
+        policy = "lower"  # the two differ in case more than in anything else
     column, remedy = config.source_column()
     train = None if source is None else prepared_corpus(source, policy, column, remedy=remedy)
     if train is not None:
         policy = train.meta.normalization
-        dictionary, tokenizer = train.dictionary, train.tokenizer()
+        dictionary = train.dictionary
+        tokenizer = train.tokenizer()
     else:
         assert config.checkpoint is not None, "corpora() asks for one of them"
         dictionary, tokenizer = checkpoint_words(config.checkpoint)
         policy = trained_on(config.checkpoint).get("normalization", policy)
+
+    # 2) The text to be read.
     if train is not None and source == target:
         read = train
     elif own_source is None:
         read = prepared_corpus(target, policy, config.column, train=False, remedy=CHOOSE)
     else:
         read = _text(config, target, own_source, policy, dictionary, tokenizer, whole=whole)
+
+    # 3) The model, trained now if nothing else is there.
     if config.checkpoint is not None:
         model = open_model(config.checkpoint, dictionary.hash(), device)
     else:
         assert train is not None, "without a checkpoint there is a source"
-        preset = config.preset or ("small" if train.meta.name in ("ptb", "wt2") else "tiny")
+        usual = "small" if train.meta.name in ("ptb", "wt2") else "tiny"
+        preset = config.preset or usual
         model = obtain_model(train, preset, seed=config.seed, device=device, provenance=provenance)
+
+    # 4) The stream, or its beginning.
     split = config.split or "test"
-    stream, beginning = encode_target(dictionary, read, split, config.vocabulary), None
+    stream = encode_target(dictionary, read, split, config.vocabulary)
+    beginning = None
     total = len(stream)
     complete = config.max_tokens is None or config.max_tokens >= total
     if not complete:
         stream = dataclasses.replace(stream, ids=stream.ids[: config.max_tokens], lost=0)
-        text = (
-            foreign_text(target, own_source, read.tokenizer(), whole=whole)
-            if own_source
-            else resolve(target, config.column)
-        )
+        text = _corpus(config, own_source, read.tokenizer(), whole=whole)
         if text.prepared is None:
             beginning = measure_beginning(
                 text, split, len(stream), policy, dictionary, read.dictionary
             )
-            counts = {
-                name: getattr(beginning, name) for name in ("lines", "words", "bytes", "lost")
-            }
-            stream = dataclasses.replace(stream, **counts)
+            stream = dataclasses.replace(
+                stream,
+                lines=beginning.lines,
+                words=beginning.words,
+                bytes=beginning.bytes,
+                lost=beginning.lost,
+            )
     tell_loss(target.removeprefix("text:"), stream.lost, stream.bytes)
-    # rows of a joined dictionary for new words are inside
+    # Words without a row in the model; those of a joined dictionary have one.
     beyond = stream.ids[stream.ids >= stream.source_size]
     warn_of_unknown(
         target,
@@ -162,6 +182,8 @@ def _open_words(
     vocabulary: VocabularyPolicy = UnionVocabulary()
     if config.vocabulary == "open":
         vocabulary = OpenVocabulary(dictionary.unk_index, stream.vocabulary_size, config.unk_share)
+
+    # 5) What a result says of both.
     hashes = {target: read.meta.provenance.get("sha256", {})}
     if train is not None and source is not None:
         hashes[source] = train.meta.provenance.get("sha256", {})
@@ -197,46 +219,45 @@ def _open_pieces(
     model: TrainedModel
     if opened_model is None:
         assert config.model is not None, "a scenario of pieces has a model"
-        learns = config.dynamic_parameters
+        learns = None
+        if config.dynamic_parameters is not None:
+            learns = config.dynamic_parameters.split(",")
         reading = {
             "context": config.context,
             "stride": config.stride,
-            "learns": None if learns is None else learns.split(","),
+            "learns": learns,
             "key": config.key,
         }
         model, tokenizer = load_and_open(config.model, reading, device=device, dtype=config.dtype)
     else:
-        model, tokenizer = opened_model[0], opened_model[1].tokenizer
+        model, subwords = opened_model
+        tokenizer = subwords.tokenizer
         for option in ("context", "stride", "dynamic_parameters", "dtype", "key", "device"):
-            kept = (getattr(ScenarioConfig, option), device.type if option == "device" else None)
-            if getattr(config, option) not in kept:
+            value = getattr(config, option)
+            usual = getattr(ScenarioConfig, option)
+            of_model = option == "device" and value == device.type
+            if value not in (usual, None) and not of_model:
                 word = "learns" if option == "dynamic_parameters" else option
                 raise UserError(
                     f"{option} is set where a model is loaded: hebblm.load(..., {word}=...)"
                 )
     rows = len(model.head.weight)
     policy: Normalization = config.normalization or "raw"
-    plain = Subwords(tokenizer, rows)
-    column, remedy = config.source_column()
-    train = (
-        None
-        if source is None
-        else SubwordCorpus(resolve(source, column, remedy=remedy), plain, policy)
-    )
-    if train is None:
+    train = None
+    counts = None
+    if source is None:
         log(
             "the training text is not known, so no word counts as new; name a text to count words "
             "in with "
             "source=CORPUS"
         )
-        subwords = Subwords(tokenizer, rows, None, config.tokenizer)
     else:
-        subwords = Subwords(tokenizer, rows, train.piece_counts("train").tolist(), config.tokenizer)
-    text = (
-        foreign_text(target, own_source, WhitespaceTokenizer(), whole=whole)
-        if own_source
-        else resolve(target, config.column, remedy=CHOOSE)
-    )
+        column, remedy = config.source_column()
+        corpus = resolve(source, column, remedy=remedy)
+        train = SubwordCorpus(corpus, Subwords(tokenizer, rows), policy)
+        counts = train.piece_counts("train").tolist()
+    subwords = Subwords(tokenizer, rows, counts, config.tokenizer)
+    text = _corpus(config, own_source, WhitespaceTokenizer(), whole=whole)
     read = SubwordCorpus(text, subwords, policy)
     stream = encode_subwords(read, config.split or "test", config.max_tokens, train)
     hashes = {target: text.provenance.get("sha256", {})}
@@ -255,6 +276,16 @@ def _open_pieces(
         tokenizer=read.describe(),
         column=text.provenance.get("column"),
     )
+
+
+def _corpus(
+    config: ScenarioConfig, own_source: FileLines | None, tokenizer: Tokenizer, *, whole: bool
+) -> Corpus:
+    """Return the corpus to be read, from the user's own text if there is one."""
+    target = config.corpora()[1]
+    if own_source is None:
+        return resolve(target, config.column, remedy=CHOOSE)
+    return foreign_text(target, own_source, tokenizer, whole=whole)
 
 
 def _lines(config: ScenarioConfig, text: FileLines | None, split: str) -> LineSource | None:
@@ -279,5 +310,7 @@ def _text(
     path = target.removeprefix("text:")
     tokenizer = fitting(lines, own_tokenizer, dictionary.__contains__, config.tokenizer, name=path)
     corpus = foreign_text(target, text, tokenizer, whole=whole)
-    key = f"{text.sha256()[:16]}-{hash_of(tokenizer.spec())}-{policy}{'' if whole else '-split'}"
+    key = f"{text.sha256()[:16]}-{hash_of(tokenizer.spec())}-{policy}"
+    if not whole:
+        key += "-split"
     return prepare(corpus, normalization=policy, destdir=cache_dir() / "corpora" / f"text-{key}")

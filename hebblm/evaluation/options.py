@@ -47,7 +47,7 @@ class EvalOptions:
     """
 
     frequency_edges: Sequence[int | str] = field(
-        default_factory=lambda: [*DEFAULT_EDGES], metadata={"nargs": "+", **WRITTEN}
+        default_factory=lambda: list(DEFAULT_EDGES), metadata={"nargs": "+", **WRITTEN}
     )
     forgetting: bool = field(default=False, metadata=ONE_STREAM)
     forgetting_tokens: int = 10_000

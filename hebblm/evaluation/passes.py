@@ -5,7 +5,7 @@ dynamic evaluation.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -164,7 +164,9 @@ def _run(
     ranks: Ranks,
 ) -> Pass:
     """Read the stream once with ``base`` and score it by every rule."""
-    config, stream, checkpoint = scenario.config, scenario.stream, watching.checkpoint
+    config = scenario.config
+    stream = scenario.stream
+    checkpoint = watching.checkpoint
     # if none does, no memory is built or written
     retrieve = any(predictor.requirements.retrieval for predictor in predictors.values())
     window = max(predictor.requirements.window for predictor in predictors.values())
@@ -204,15 +206,17 @@ def _run(
     def read() -> None:
         with watch.time("reading"), bar() as progress:
             task = progress.add_task(title, total=len(stream), unit="tokens")
-            asked = watching.asked
-            kept: list[Kept] = [*watching.observers, *([] if asked is None else [asked])]
             hooks = Hooks(
                 watching.observers,
                 watching.check,
-                None if asked is None else partial(ask, asked),
-                lambda tokens: progress.advance(task, tokens),
-                None if checkpoint is None else checkpoint.next_pass(title, kept),
+                progress=lambda tokens: progress.advance(task, tokens),
             )
+            kept: list[Kept] = list(watching.observers)
+            if watching.asked is not None:
+                kept.append(watching.asked)
+                hooks = replace(hooks, ask=partial(ask, watching.asked))
+            if checkpoint is not None:
+                hooks = replace(hooks, checkpoint=checkpoint.next_pass(title, kept))
             reading.scores = evaluate(
                 base, contexts, predictors, stream, scenario.vocabulary, schedule, hooks
             )
@@ -257,7 +261,8 @@ def ensemble_losses(losses: Sequence[Losses], update_every: int) -> Losses:
     earlier intervals. They are the same for every possible word, so the mixture is a distribution,
     and known before the token. A loss is +inf if a method gave the token probability 0.
     """
-    mixture_weights, mixed = F.OnlineMixtureWeights((0.0,) * (len(losses) - 1)), []
+    mixture_weights = F.OnlineMixtureWeights((0.0,) * (len(losses) - 1))
+    mixed = []
     # (n, C)
     for interval in torch.split(torch.from_numpy(np.stack(losses, 1)).double(), update_every):
         mixed.append(

@@ -50,12 +50,17 @@ def resumable(
         provenance: versions, device, threads.
         asked: everything else that the numbers depend on, as JSON.
     """
-    stream, counts, ranks = scenario.stream, scenario.stream.train_counts, current()
+    stream = scenario.stream
+    counts = scenario.stream.train_counts
+    ranks = current()
     ids = hashlib.sha256(np.ascontiguousarray(stream.ids).tobytes())
     ids.update(np.ascontiguousarray(counts).tobytes())
+    made_with = dict(provenance)
+    for name in ("command", "commit"):  # "code" says more
+        made_with.pop(name, None)
     identity = {
         "schema": SCHEMA,
-        **{name: value for name, value in provenance.items() if name not in ("command", "commit")},
+        **made_with,
         "code": hash_of_code(*PACKAGES),
         "methods": {name: sha256(path) for name, path in SOURCES.items() if path.is_file()},
         "scenario": {name: str(value) for name, value in asdict(scenario.config).items()},

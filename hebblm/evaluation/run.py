@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hebblm.adapt.methods import DYNAMIC, ENSEMBLES, METHODS
+from hebblm.adapt.methods import ENSEMBLES, METHODS
 from hebblm.adapt.work import clock_of
 from hebblm.errors import UserError
-from hebblm.evaluation.accuracy import NEVER, NOT_ASKED, letters_of
+from hebblm.evaluation.accuracy import NOT_ASKED
 from hebblm.evaluation.checkpoint import RunCheckpoint
 from hebblm.evaluation.components import ComponentLog, component_table
 from hebblm.evaluation.documents import by_document
@@ -27,33 +26,31 @@ from hebblm.evaluation.options import EvalOptions
 from hebblm.evaluation.passes import Pass, dynamic_pass, ensemble_scores, shared_pass
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scores import EvaluationScores
+from hebblm.evaluation.summary import (
+    Losses,
+    gains_of,
+    hyperparameters_of,
+    method_result,
+    pieces_of_parts,
+    scenario_record,
+    suggestions_of,
+    time_parts,
+)
 from hebblm.evaluation.written_words import written_words
 from hebblm.io.files import atomic_path, sha256
 from hebblm.io.locks import file_lock
-from hebblm.report import MethodResult, Result, ScenarioRecord, frequency_report
-from hebblm.report.result.accuracy import Accuracy, Guesses, accuracy_report
-from hebblm.report.result.methods import BASE
-from hebblm.report.result.numbers import perplexity
+from hebblm.report import Result
+from hebblm.report.result.accuracy import Guesses
 from hebblm.report.result.parts import (
-    OOV_BY_OCCURRENCE,
-    PIECES,
     Bootstrap,
-    bootstrap_gains,
     lead,
-    occurrence_report,
     occurrences_so_far,
-    paired_gains,
-    stream_parts,
 )
 from hebblm.report.result.schema import FILE_NAME as RESULT_FILE
-from hebblm.report.result.schema import METHOD, PIECES_OF_PARTS, RUN, SHARED, Part, Seconds
-from hebblm.report.result.tokens import COMPONENTS_FILE, FILES, NEIGHBORS_FILE, running_curve
+from hebblm.report.result.schema import PIECES_OF_PARTS, Seconds
+from hebblm.report.result.tokens import COMPONENTS_FILE, FILES, NEIGHBORS_FILE
 from hebblm.report.result.tokens import FILE_NAME as TOKENS_FILE
 from hebblm.runtime.ranks import ALONE, Ranks
-from hebblm.text import EvaluationStream
-from hebblm.text.dictionary import UNK
-
-Losses = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +193,8 @@ def run_scenario(
     # 3) Numbers of each method, and of each pair.
     bootstrap = Bootstrap(seed=scenario.config.seed)
     guesses = observers.guesses(scenario)
-    suggested = _suggested(scenario.stream, guesses, options.edges, bootstrap)
-    gains, paired = _gains(scenario, nll, by_token, options.edges, bootstrap)
+    suggested = suggestions_of(scenario.stream, guesses, options.edges, bootstrap)
+    gains, paired = gains_of(scenario, nll, by_token, options.edges, bootstrap)
     results = {}
     for name, method_pass in passes.items():
         checked = (
@@ -208,7 +205,7 @@ def run_scenario(
                 name,
                 method_pass.scores,
                 scenario.stream,
-                _hyperparameters(name, settings),
+                hyperparameters_of(name, settings),
                 options.edges,
                 measured=scenario.measured,
                 checked=checked,
@@ -227,10 +224,10 @@ def run_scenario(
     }
     earlier = sum(method_pass.scores.earlier_seconds for method_pass in (shared, dynamic))
     seconds = clock() - started + earlier
-    parts = (*_parts(shared), *_parts(dynamic, " of dynamic evaluation"))
+    parts = (*time_parts(shared), *time_parts(dynamic, " of dynamic evaluation"))
     memory = shared.memory or dynamic.memory
     result = Result(
-        scenario=_record(scenario, shared.exchanged),
+        scenario=scenario_record(scenario, shared.exchanged),
         model={**scenario.model.describe(), "update": asdict(settings.base)},
         memory={
             **memory,
@@ -284,184 +281,9 @@ def _extra(
     if observers.probe is not None:
         extra["forgetting"] = observers.probe.describe()
     if scenario.closed:
-        extra[PIECES_OF_PARTS] = _pieces_of_parts(scenario.stream, options.edges)
+        extra[PIECES_OF_PARTS] = pieces_of_parts(scenario.stream, options.edges)
     if shared.suggested:
         extra["suggested"] = shared.suggested
     if scenario.documents:
         extra["documents"] = by_document(scenario.documents, scenario.stream, by_token)
     return extra
-
-
-def _gains(
-    scenario: Scenario,
-    nll: Mapping[str, Losses],
-    by_token: Mapping[str, Losses],
-    edges: tuple[int, ...],
-    bootstrap: Bootstrap,
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the gains of the methods, by name, and the gains of each over each other."""
-    stream = scenario.stream.reported
-    parts = stream_parts(
-        stream.target_counts, occurrences_so_far(stream.targets), stream.oov, edges
-    )
-    gains = bootstrap_gains(nll, parts, bootstrap)
-    larger = {name: part for name, part in parts.items() if name not in OOV_BY_OCCURRENCE}
-    paired = paired_gains(nll, larger, bootstrap)
-    # gains a piece as well as a word, because a text without blanks has few words
-    if scenario.closed:
-        every = {PIECES: np.ones(len(scenario.stream), dtype=np.bool_)}
-        for name, of_pieces in bootstrap_gains(by_token, every, bootstrap).items():
-            gains[name] += of_pieces
-        for name, others in paired_gains(by_token, every, bootstrap).items():
-            for other, part in others.items():
-                paired[name][other] |= part
-    return gains, paired
-
-
-def _pieces_of_parts(stream: EvaluationStream, edges: tuple[int, ...]) -> dict[str, int]:
-    """Return the pieces of each part of the text; a piece of several words counts for each in equal
-    parts.
-    """
-    assert stream.pieces is not None
-    words, pieces = stream.reported, stream.pieces.sums(np.ones(len(stream)))
-    parts = stream_parts(words.target_counts, occurrences_so_far(words.targets), words.oov, edges)
-    return {name: round(float(pieces[mask].sum())) for name, mask in parts.items()}
-
-
-def _suggested(
-    stream: EvaluationStream,
-    guesses: Mapping[str, Guesses],
-    edges: tuple[int, ...],
-    bootstrap: Bootstrap,
-) -> dict[str, tuple[Accuracy, ...]]:
-    """Return how well methods suggest words, part by part."""
-    words = stream.reported
-    parts = stream_parts(words.target_counts, occurrences_so_far(words.targets), words.oov, edges)
-    unknown = words.symbols.index(UNK) if UNK in words.symbols else NEVER
-    order = [name for name in (BASE, *guesses) if name in guesses]  # gains are over the base
-    there = words.targets != unknown
-    for guessed in guesses.values():  # all were asked for the same words
-        there &= guessed.rank != NOT_ASKED
-    return accuracy_report(
-        {name: guesses[name] for name in order}, letters_of(stream), there, parts, bootstrap
-    )
-
-
-def _record(scenario: Scenario, exchanged: Mapping[str, Any] | None) -> ScenarioRecord:
-    """Return a result's record of its scenario; ``exchanged`` is the traffic between processes,
-    None for one.
-    """
-    config = scenario.config
-    stream = scenario.stream.reported
-    extra: dict[str, Any] = {
-        "source_vocabulary": stream.source_size,
-        "vocabulary_size": stream.vocabulary_size,
-        "new_rows": config.new_rows,
-        "update_every": config.update_every,
-        "part": scenario.part,
-        "whole_split": scenario.whole,
-    }
-    if scenario.total is not None:
-        extra["split_tokens"] = scenario.total
-    extra["unk_tokens"] = stream.occurrences(UNK)
-    extra["tokenizer"] = scenario.training_tokenizer
-    extra["target_tokenizer"] = scenario.tokenizer
-    if scenario.column is not None:
-        extra["column"] = scenario.column
-    extra |= scenario.pieces()
-    if config.streams > 1:
-        extra["streams"] = config.streams
-        extra["memory_scope"] = config.memory_scope
-    if exchanged is not None:
-        extra["processes"] = exchanged
-    return ScenarioRecord(
-        kind=scenario.kind,
-        source=scenario.source,
-        target=scenario.target,
-        split=scenario.split,
-        normalization=scenario.normalization,
-        vocabulary=config.vocabulary,
-        tokens=len(stream),
-        oov_tokens=int(stream.oov.sum()),
-        oov_types=stream.oov_types,
-        extra=extra,
-    )
-
-
-def method_result(
-    name: str,
-    scores: EvaluationScores,
-    stream: EvaluationStream,
-    hyperparameters: Mapping[str, Any],
-    edges: Sequence[int],
-    *,
-    measured: bool,
-    checked: bool,
-) -> MethodResult:
-    """Return a summary of one method's losses, by word, and by piece if tokens are pieces of
-    words.
-    """
-    words = stream.reported
-    oov = words.oov
-    counts = words.target_counts
-    losses = stream.word_losses(scores.nll[name]).astype(np.float64)  # (U,)
-    mean = float(losses.mean())
-    total = float(scores.nll[name].sum(dtype=np.float64))
-    # A word count leaves out ends of line, which token perplexity scores.
-    units = stream.words + stream.lines
-    piece = None
-    if words is not stream:
-        piece = total / len(stream)
-    seconds = scores.seconds[name]
-    errors = scores.errors[name]
-    extra = {}
-    if errors:
-        mean_error = sum(errors) / len(errors)
-        extra["fast_error"] = {"queries": len(errors), "mean": mean_error, "max": max(errors)}
-    return MethodResult(
-        nll=mean,
-        perplexity=perplexity(mean),
-        oov_nll=float(losses[oov].mean()) if oov.any() else None,
-        in_vocabulary_nll=None if oov.all() else float(losses[~oov].mean()),
-        frequency=() if counts is None else tuple(frequency_report(losses, counts, tuple(edges))),
-        hyperparameters=hyperparameters,
-        seconds=seconds,
-        tokens_per_second=len(stream) / seconds if seconds else 0.0,
-        rose_queries=scores.loss_increased[name] if checked else None,
-        stabilized_queries=scores.retried[name] if checked else None,
-        words_perplexity=perplexity(total / units) if measured else None,
-        bits_per_byte=stream.bits_per_byte(total / len(stream)) if measured else None,
-        running=tuple(running_curve(scores.nll[name])),
-        oov_occurrences=tuple(occurrence_report(losses, occurrences_so_far(words.targets), oov)),
-        piece_nll=piece,
-        piece_perplexity=None if piece is None else perplexity(piece),
-        extra=extra,
-    )
-
-
-def _parts(method_pass: Pass, whose: str = "") -> list[Part]:
-    scores = method_pass.scores
-    times = {work.name: work.seconds for work in method_pass.preparation}
-    times["base"] = scores.base_seconds
-    times["retrieval"] = scores.retrieval_seconds
-    parts = []
-    for name, seconds in times.items():
-        parts.append(Part(RUN, name + whose, seconds))
-    for name, seconds in scores.shared_seconds.items():
-        parts.append(Part(SHARED, name + whose, seconds))
-    for name, seconds in scores.own_seconds.items():
-        parts.append(Part(METHOD, name, seconds))
-    return [part for part in parts if part.seconds]
-
-
-def _hyperparameters(name: str, settings: Hyperparameters) -> dict[str, Any]:
-    """Return the settings that a method depends on, as JSON."""
-    if name in ENSEMBLES:
-        return {part: _hyperparameters(part, settings) for part in ENSEMBLES[name].parts}
-    values = METHODS[name].hyperparameters(settings.methods)
-    dynamic = asdict(settings.dynamic)
-    if name == DYNAMIC:
-        return dynamic | values
-    if METHODS[name].uses_dynamic_base:
-        return {DYNAMIC: dynamic, "adaptation": values}
-    return values

@@ -86,32 +86,38 @@ class Scenario(ModelAndText):
 
     @property
     def training_tokenizer(self) -> Mapping[str, Any] | None:
-        return None if self.train is None else self.train.describe()
+        if self.train is None:
+            return None
+        return self.train.describe()
 
     def pieces(self) -> dict[str, Any]:
         """Record for a result: the scored pieces or, if tokens are words, the text of a part."""
+        stream = self.stream
+        record: dict[str, Any] = {}
         if not self.closed:
-            text = {} if self.beginning is None else {"text": self.beginning._asdict()}
-            lost = (
-                {"lost_bytes": self.stream.lost, "lost_of": self.stream.bytes}
-                if self.stream.lost
-                else {}
-            )
-            return {"spelled_bytes": int(self.stream.spelled.sum()), **lost, **text}
-        return {
-            "pieces": len(self.stream),
-            "words_counted_in": None if self.train is None else self.counts_in,
-            **({} if self.counted is None else {"training_text": None}),
-            "bytes": self.stream.bytes,
-            "spelled_bytes": int(self.stream.spelled.sum()),
-            "lost_bytes": self.stream.lost,
-        }
+            record["spelled_bytes"] = int(stream.spelled.sum())
+            if stream.lost:
+                record["lost_bytes"] = stream.lost
+                record["lost_of"] = stream.bytes
+            if self.beginning is not None:
+                record["text"] = self.beginning._asdict()
+            return record
+        record["pieces"] = len(stream)
+        record["words_counted_in"] = None if self.train is None else self.counts_in
+        if self.counted is not None:
+            record["training_text"] = None
+        record["bytes"] = stream.bytes
+        record["spelled_bytes"] = int(stream.spelled.sum())
+        record["lost_bytes"] = stream.lost
+        return record
 
     def source_stream(self) -> EvaluationStream | None:
         """Return the source's own text of the same split as the target's, None if it is not
         available.
         """
-        return None if self.train is None else self.train.stream(self.config.split or "test")
+        if self.train is None:
+            return None
+        return self.train.stream(self.config.split or "test")
 
     @property
     def novel_rows(self) -> int:
@@ -151,7 +157,7 @@ class Scenario(ModelAndText):
         if content == "train":
             return [memory] * streams
         if content == "test":
-            return [memory, *(self.empty_memory(settings) for _ in range(1, streams))]
+            return [memory] + [self.empty_memory(settings) for _ in range(1, streams)]
         return [HybridMemory.over(memory) for _ in range(streams)]
 
     def memory(self, settings: Hyperparameters, ranks: Ranks = ALONE) -> AnyMemory:
@@ -159,7 +165,9 @@ class Scenario(ModelAndText):
             written = self.empty_memory(settings)
         else:
             written = self._training_memory(settings, ranks)
-        return ShardedMemory(written, ranks) if ranks.size > 1 else written
+        if ranks.size > 1:
+            return ShardedMemory(written, ranks)
+        return written
 
     def _training_memory(self, settings: Hyperparameters, ranks: Ranks) -> AnyMemory:
         ids = self.training_ids("use memory_content=test")
@@ -170,12 +178,15 @@ class Scenario(ModelAndText):
                 "see training_entries"
             )
             ids = ids[-self.config.training_entries - 1 :]
+        head = None
+        if self.fixed_head(settings):
+            head = self.base(settings).head
         return training_memory(
             self.model,
             ids,
             settings.memory,
             dictionary_hash=self.dictionary.hash(),
-            head=self.base(settings).head if self.fixed_head(settings) else None,
+            head=head,
             ranks=ranks,
         )
 
@@ -226,8 +237,10 @@ class Scenario(ModelAndText):
                 f"dynamic.rule=stream finds its rate by itself, and has none to tune; {leave} or "
                 f"{number}"
             )
-        if config.needs_statistics and (tuned or config.rule != "auto"):
-            self.training_ids(leave, number if tuned else "settings={'dynamic.rule': 'stream'}")
+        if config.needs_statistics and tuned:
+            self.training_ids(leave, number)
+        elif config.needs_statistics and config.rule != "auto":
+            self.training_ids(leave, "settings={'dynamic.rule': 'stream'}")
 
     def context(
         self, base: StreamBase, memory: AnyMemory, window: int, *, streams: int = 1

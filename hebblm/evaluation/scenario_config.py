@@ -65,9 +65,10 @@ def as_strings(name: str, words: str | Iterable[str]) -> tuple[str, ...]:
     Raises:
         UserError: one of them is not a string.
     """
-    strings = (
-        tuple(words) if isinstance(words, Iterable) and not isinstance(words, str) else (words,)
-    )
+    if isinstance(words, Iterable) and not isinstance(words, str):
+        strings = tuple(words)
+    else:
+        strings = (words,)
     for word in strings:
         if not isinstance(word, str):
             raise UserError(f"{name} = {word!r:.60} is not a string; write it as one")
@@ -264,27 +265,27 @@ class ScenarioConfig(ReadingOptions):
         of the target.
         """
         source, target = self.corpora()
-        return (self.column, CHOOSE) if source == target else (None, None)
+        if source == target:
+            return self.column, CHOOSE
+        return None, None
 
     def scenario(self) -> dict[str, Any]:
         """Return the scenario's fields by name, without a command's own; shared ones come last."""
-        return {
-            f.name: getattr(self, f.name)
-            for f in sorted(fields(ScenarioConfig), key=attrgetter("kw_only"))
-        }
+        in_order = sorted(fields(ScenarioConfig), key=attrgetter("kw_only"))
+        return {field.name: getattr(self, field.name) for field in in_order}
 
     def arguments(self) -> list[str]:
         """Return the options that name this scenario, without split, number of tokens and
         streams.
         """
         plain = ScenarioConfig()
-        return [
-            word
-            for name, value in self.scenario().items()
-            if name not in ("split", "max_tokens", "streams", "memory_scope")
-            and value != getattr(plain, name)
-            for word in (f"--{name.replace('_', '-')}", str(value))
-        ]
+        words = []
+        for name, value in self.scenario().items():
+            if name in ("split", "max_tokens", "streams", "memory_scope"):
+                continue
+            if value != getattr(plain, name):
+                words += [f"--{name.replace('_', '-')}", str(value)]
+        return words
 
     def completed(self) -> Self:
         """Return the options completed from a checkpoint: its folder, its case policy, its corpus.

@@ -66,11 +66,10 @@ class EvaluationScores:
         for name, work in works.items():
             self.own_seconds[name] += work.seconds
             self.seconds[name] += work.seconds + sum(piece.seconds for piece in pieces[name])
+            if any(piece.name == SEARCH for piece in pieces[name]):
+                self.retrieving.add(name)
         for piece in set().union(*pieces.values()):
             self.shared_seconds[piece.name] += piece.seconds
-        self.retrieving |= {
-            name for name, used in pieces.items() if any(piece.name == SEARCH for piece in used)
-        }
 
     def count(self, name: str, needed: Safeguards) -> None:
         """Add the outcome of a mini-batch's queries."""
@@ -85,10 +84,11 @@ class EvaluationScores:
         ``counting`` names the methods that use n-grams.
         """
         for name in self.nll:
-            update = self.retrieval_seconds if name in self.retrieving else 0.0
-            self.seconds[name] += (
-                self.base_seconds + update + (self.ngram_seconds if name in counting else 0.0)
-            )
+            self.seconds[name] += self.base_seconds
+            if name in self.retrieving:
+                self.seconds[name] += self.retrieval_seconds
+            if name in counting:
+                self.seconds[name] += self.ngram_seconds
         self.retrieval_seconds += self.ngram_seconds
         self.retrieval_seconds += self.shared_seconds.pop(SEARCH, 0.0)
 
@@ -142,7 +142,8 @@ class Timing(Profiler):
     """
 
     def __init__(self, scores: EvaluationScores, clock: Clock) -> None:
-        self._scores, self._clock = scores, clock
+        self._scores = scores
+        self._clock = clock
         self._works: dict[str, Work] = {}  # of the mini-batch under way, by method
 
     @contextmanager

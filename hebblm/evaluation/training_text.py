@@ -31,7 +31,8 @@ from hebblm.types import OutputHead
 KIND = "hebblm-part"
 STATE = "state "
 """Prefix of the names of a base's state in a segment."""
-GRADIENTS_SCHEMA, GRADIENTS = "hebblm-gradients/1", "hebblm-gradients"
+GRADIENTS_SCHEMA = "hebblm-gradients/1"
+GRADIENTS = "hebblm-gradients"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,8 @@ def _whole_memory(
 
     Ranks read it together, and all of them find it in the cache.
     """
-    device, model_hash = device_of(model), model.sha256
+    device = device_of(model)
+    model_hash = model.sha256
     identity = [
         model_hash,
         dictionary_hash,
@@ -186,12 +188,12 @@ def _build(
 
     Ranks read their shares of each segment; the first one fills and saves.
     """
-    total, done = model.segment_count(len(ids) - 1), ranks.all_gather_object(segments.finished())[0]
-    whence = (
-        f"goes on from part {done + 1:,} of {total:,}"
-        if done
-        else f"is read once, in {total:,} parts"
-    )
+    total = model.segment_count(len(ids) - 1)
+    done = ranks.all_gather_object(segments.finished())[0]
+    if done:
+        whence = f"goes on from part {done + 1:,} of {total:,}"
+    else:
+        whence = f"is read once, in {total:,} parts"
     log(
         f"the memory of the training text {whence}; if it is interrupted, run the same command to "
         "continue, and with "
@@ -233,7 +235,8 @@ def saved_segments(
         ``keys`` (M, D), ``labels`` (M,) and, if ``normalized``, ``log-normalizers`` (M,), with the
         state.
     """
-    done, tensors = ranks.all_gather_object(segments.finished())[0], {}
+    done = ranks.all_gather_object(segments.finished())[0]
+    tensors = {}
     for tensors in map(segments.load, range(done)):
         yield tensors
     state = unpacked_state(tensors, device_of(model)) if done else None
@@ -255,7 +258,8 @@ def saved_segments(
 
 def _share(whole: AnyMemory, config: MemoryConfig, device: torch.device, ranks: Ranks) -> AnyMemory:
     """Return a rank's own memory, with its share of another memory's entries: a run of them."""
-    memory, start = build_memory(whole.dim, config, device), 0
+    memory = build_memory(whole.dim, config, device)
+    start = 0
     mine = ranks.partition(len(whole))
     for part in whole.segments():
         entries = part.run(max(0, mine.start - start), max(0, mine.stop - start))
@@ -318,11 +322,19 @@ def mean_squares(model: TrainedModel, ids: Ids, segment: int) -> list[Tensor]:
     """Return mean squares of a model's gradients on training ids (T,), ``segment`` tokens a step,
     or cached ones.
     """
+    weights = []
+    for name, weight in model.base().parameters().items():
+        weights.append([name, str(weight.dtype), list(weight.shape)])
     identity = [
-        *(GRADIENTS_SCHEMA, torch.__version__, torch.get_num_threads(), device_of(model).type),
-        *(model.sha256, model.reading(), segment),
+        GRADIENTS_SCHEMA,
+        torch.__version__,
+        torch.get_num_threads(),
+        device_of(model).type,
+        model.sha256,
+        model.reading(),
+        segment,
         hash_of_ids(ids),
-        [[name, str(p.dtype), list(p.shape)] for name, p in model.base().parameters().items()],
+        weights,
     ]
     path = cache_dir() / "gradients" / f"{hash_of(identity)}.safetensors"
     if not path.exists():

@@ -46,21 +46,20 @@ def places_of(stream: EvaluationStream, asked: int | Sequence[int]) -> list[Aske
     The last word is never asked for: it may be cut off.
     """
     assert stream.pieces is not None
-    first, last, words = stream.pieces.first, stream.pieces.last, stream.reported
+    first = stream.pieces.first
+    last = stream.pieces.last
+    words = stream.reported
     begins = np.flatnonzero(np.r_[len(first) > 0, first[1:] > last[:-1]])
     ends = np.searchsorted(first, first[begins], side="right")
     unknown = words.symbols.index(UNK) if UNK in words.symbols else NEVER
-    places = np.stack([first[begins], begins, ends], 1)[
-        (words.targets[first[begins]] != unknown) & (ends < len(first))
-    ]
-    if isinstance(asked, int):
-        places = (
-            places[np.unique(np.linspace(0, len(places) - 1, asked).astype(int))]
-            if len(places)
-            else places
-        )
-    else:
+    numbers = first[begins]
+    possible = (words.targets[numbers] != unknown) & (ends < len(first))
+    places = np.stack([numbers, begins, ends], 1)[possible]
+    if not isinstance(asked, int):
         places = places[np.isin(places[:, 0], asked)]
+    elif len(places):
+        evenly = np.linspace(0, len(places) - 1, asked).astype(int)
+        places = places[np.unique(evenly)]
     return [AskedPlace(*row) for row in places.tolist()]
 
 
@@ -78,7 +77,9 @@ class Expectations:
     def __init__(
         self, base: StreamBase, context: Context, state: Tensor, past: Sequence[int]
     ) -> None:
-        self._base, self._context, self._past = base, context, past
+        self._base = base
+        self._context = context
+        self._past = past
         self._states: dict[tuple[int, ...], Tensor] = {(): state}
         self._batches: dict[tuple[tuple[int, ...], ...], EvalBatch] = {}
         self._known: dict[tuple[str, tuple[int, ...]], Tensor] = {}
@@ -87,9 +88,8 @@ class Expectations:
         """Return log-probabilities (R, V) in nats of a method after rows of pieces."""
         if left := [row for row in rows if (name, row) not in self._known]:
             computed = predictor.log_probs(self._batch(tuple(left))).cpu()
-            self._known |= {
-                (name, row): log_prob for row, log_prob in zip(left, computed, strict=True)
-            }
+            for row, log_probs in zip(left, computed, strict=True):
+                self._known[name, row] = log_probs
         return torch.stack([self._known[name, row] for row in rows])
 
     def _batch(self, rows: tuple[tuple[int, ...], ...]) -> EvalBatch:
@@ -98,12 +98,12 @@ class Expectations:
         """
         if rows not in self._batches:
             left = [row for row in rows if row not in self._states]
-            for row, states in zip(
-                left, self._base.continuations([self._ids(row) for row in left]), strict=True
-            ):
-                self._states |= {row[: at + 1]: state for at, state in enumerate(states)}
-            states = torch.stack([self._states[row] for row in rows])
-            self._batches[rows] = EvalBatch.after(rows, states, self._context, self._past)
+            read = self._base.continuations([self._ids(row) for row in left])
+            for row, states in zip(left, read, strict=True):
+                for at, state in enumerate(states):
+                    self._states[row[: at + 1]] = state
+            asked = torch.stack([self._states[row] for row in rows])
+            self._batches[rows] = EvalBatch.after(rows, asked, self._context, self._past)
         return self._batches[rows]
 
     def _ids(self, row: tuple[int, ...]) -> Tensor:
@@ -168,24 +168,18 @@ class WordsAsked(Notes):
         with base.preserve_state():
             for place in places:
                 state = base.read(inputs[begin : place.begin + 1])[-1]
-                begin, order = (
-                    place.begin + 1,
-                    0 if context.ngrams is None else context.ngrams.order,
-                )
+                begin = place.begin + 1
+                order = 0 if context.ngrams is None else context.ngrams.order
                 past = self.stream.ids[max(0, place.begin - order) : place.begin].tolist()
                 self._ask(place, Expectations(base, context, state, past))
 
     def _ask(self, place: AskedPlace, ahead: Expectations) -> None:
         assert self.stream.pieces is not None
-        word, ids = (
-            self.stream.pieces.texts[place.word],
-            self.stream.ids[place.begin : place.end].tolist(),
-        )
-        before = (
-            self.texts.text(self.stream.ids[place.begin - 1 : place.begin].tolist())
-            if place.begin
-            else ""
-        )
+        word = self.stream.pieces.texts[place.word]
+        ids = self.stream.ids[place.begin : place.end].tolist()
+        before = ""
+        if place.begin:
+            before = self.texts.text([int(self.stream.ids[place.begin - 1])])
         core = without_closing(word)
         asked = Asked(core, tuple(ids), new=bool(before) and not before[-1].isspace())
         after = len(graphemes(word)) - len(graphemes(core))  # punctuation is typed
@@ -199,17 +193,24 @@ class WordsAsked(Notes):
                 return log_probs, log_probs
 
             ranked = partial(rank_of, expect, self.texts, asked)
-            rank = columns[f"rank {number}"] = ranked(LONG_LIST)
-            typed = 0 if 0 < rank <= LISTED else _letters(core, partial(ranked, LISTED))
-            columns[f"typed {number}"] = NEVER if typed == NEVER else typed + after
+            rank = ranked(LONG_LIST)
+            typed = 0
+            if not 0 < rank <= LISTED:
+                typed = _letters(core, partial(ranked, LISTED))
+            if typed != NEVER:
+                typed += after
+            columns[f"rank {number}"] = rank
+            columns[f"typed {number}"] = typed
         self.add({name: torch.tensor([value]) for name, value in columns.items()})
 
     def guesses(self, stream: EvaluationStream) -> dict[str, Guesses]:
         """Return ranks and keystrokes of words, by method."""
-        columns, letters = self.columns(), letters_of(stream)
+        columns = self.columns()
+        letters = letters_of(stream)
         by_name = {}
         for number, name in enumerate(self.predictors):
-            rank, keys = np.full(len(letters), NOT_ASKED), letters + 1
+            rank = np.full(len(letters), NOT_ASKED)
+            keys = letters + 1
             if columns:
                 rank[columns["word"]] = columns[f"rank {number}"]
                 typed: Ints = columns[f"typed {number}"]
@@ -230,4 +231,6 @@ def _letters(word: str, rank: Callable[[str], int]) -> int:
             high = middle
         else:
             low = middle + 1
-    return low if low < len(letters) else NEVER
+    if low < len(letters):
+        return low
+    return NEVER

@@ -34,18 +34,21 @@ def spaced(text: str, words: Sequence[str]) -> list[str]:
     """Return words with the blanks before them in a text; with a single one where the text has
     another spelling.
     """
-    spaced_words, at = [], 0
+    spaced_words = []
+    at = 0
     for word in words:
         begin = text.find(word, at, at + NEAR + len(word))
         gap = " " if begin < 0 else text[at:begin]
         spaced_words.append((" " if gap.strip(" \t\r") else gap) + word)
-        at = at if begin < 0 else begin + len(word)
+        if begin >= 0:
+            at = begin + len(word)
     return spaced_words
 
 
 def _lines(words: Sequence[str]) -> Iterator[list[str]]:
     """Yield the words of each line; a line may be empty."""
-    numbers, number = [], 0
+    numbers = []
+    number = 0
     for word in words:
         numbers.append(number)
         number += word == EOS

@@ -27,8 +27,11 @@ HUB_PATIENCE = 10  # seconds for the hub to do so
 
 def data_dirs() -> tuple[Path, ...]:
     """Return the folders to search for data: ``$HEBBLM_DATA``, ``data/``, the cache."""
+    usual = (Path("data"), cache_dir() / "data")
     named = os.environ.get("HEBBLM_DATA")
-    return (*((Path(named),) if named else ()), Path("data"), cache_dir() / "data")
+    if not named:
+        return usual
+    return Path(named), *usual
 
 
 def find(
@@ -55,10 +58,12 @@ def find(
             f"no {name} in {places}; put it at {paths[0]} below a folder named by HEBBLM_DATA"
         )
     mirror = os.environ.get(MIRROR)
+    if mirror:
+        urls = [f"{mirror.rstrip('/')}/{mirrored or paths[0]}"]
     _download(
         name,
         downloads / paths[0],
-        [f"{mirror.rstrip('/')}/{mirrored or paths[0]}"] if mirror else urls,
+        urls,
         known,
         f"put it at {paths[0]} below a folder named by HEBBLM_DATA",
     )
@@ -94,11 +99,10 @@ def load_dataset(identifier: str, config: str | None, *, name: str, remedy: str)
         with quiet_hub(), _without_bars() if Path(identifier).is_dir() else _without_retries():
             return datasets.load_dataset(identifier, config)
     except (OSError, ValueError, RuntimeError, DatasetGenerationError) as error:
-        cause = (
-            error.__cause__
-            if isinstance(error, DatasetGenerationError) and error.__cause__
-            else error
-        )
+        if isinstance(error, DatasetGenerationError) and error.__cause__:
+            cause = error.__cause__
+        else:
+            cause = error
         reason = str(cause).strip().split("\n", maxsplit=1)[0]
         raise UserError(f"cannot load {name} ({reason}); {remedy}") from error
 

@@ -40,7 +40,8 @@ def atomic_path(path: Path, *, directory: bool = False) -> Iterator[Path]:
     It is the name of a file to write or, with ``directory``, a new folder.
     """
     temporary: Path | None = None
-    path = Path(os.path.realpath(path)) if path.is_symlink() else path
+    if path.is_symlink():
+        path = Path(os.path.realpath(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path)
@@ -93,11 +94,9 @@ def recover(path: Path) -> None:
 
 def check_own(folder: Path, expected: Collection[str]) -> None:
     """Refuse to replace a folder that holds files other than those written there."""
-    others = (
-        sorted(path.name for path in folder.iterdir() if path.name not in expected)
-        if folder.is_dir()
-        else []
-    )
+    if not folder.is_dir():
+        return
+    others = sorted(path.name for path in folder.iterdir() if path.name not in expected)
     if others:
         raise UserError(
             f"{folder} holds other files ({others[0]}), which would be overwritten; choose another "
@@ -115,11 +114,12 @@ def umask() -> int:
 
 def _concerns(filename: object, path: Path, temporary: Path | None) -> bool:
     """Return whether an OSError that names ``filename`` is about the place being written."""
-    named = Path(os.fsdecode(filename)) if isinstance(filename, (str, bytes, os.PathLike)) else None
-    places = [path, path.parent, *path.parents] + ([temporary] if temporary else [])
-    return named is not None and (
-        named in places or named.parent in places[:1] or named.parent == path.parent
-    )
+    if not isinstance(filename, (str, bytes, os.PathLike)):
+        return False
+    named = Path(os.fsdecode(filename))
+    if named in (path, temporary) or named in path.parents:
+        return True
+    return named.parent in (path, path.parent)
 
 
 def _sweep(path: Path) -> None:
@@ -246,13 +246,13 @@ def hash_of(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def hash_of_code(*places: Path) -> str:
+def hash_of_code(*sources: Path) -> str:
     """Return the hash of Python files or folders of them; a commit does not show changes of the
     checkout.
     """
     digest = hashlib.sha256()
-    for place in places:
-        for path in sorted(place.rglob("*.py")) or [place]:
+    for source in sources:
+        for path in sorted(source.rglob("*.py")) or [source]:
             digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -262,7 +262,7 @@ def check_writable(folder: Path) -> None:
 
     A folder that this creates is removed again.
     """
-    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -270,6 +270,6 @@ def check_writable(folder: Path) -> None:
     except OSError as error:
         raise unwritable(folder, error) from error
     finally:
-        for place in missing:
+        for parent in missing:
             with contextlib.suppress(OSError):
-                place.rmdir()
+                parent.rmdir()

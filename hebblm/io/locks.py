@@ -29,27 +29,27 @@ def file_lock(path: Path, what: str, *, wait: bool = True, again: bool = False) 
     """
     from filelock import FileLock, Timeout  # waits are rare, and the import takes a while
 
-    place = _place(path)
-    key = (place, threading.get_ident())
+    lock_path = _lock_path(path)
+    key = (lock_path, threading.get_ident())
     if again and key in _HELD:
         yield False
         return
-    missing = [folder for folder in place.parents if not folder.exists()]
+    missing = [folder for folder in lock_path.parents if not folder.exists()]
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.touch()  # without permission FileLock would wait as it does for a process
-        lock = FileLock(place, mode=0o666 & ~umask())
+        lock_path.parent.mkdir(parents=True, exist_ok=True)
+        lock_path.touch()  # without permission FileLock would wait as it does for a process
+        lock = FileLock(lock_path, mode=0o666 & ~umask())
         waited = False
         try:
             lock.acquire(timeout=0)
         except Timeout as error:
-            busy = f"{_holder(place)} is at work on {what} ({path})"
+            busy = f"{_holder(lock_path)} is at work on {what} ({path})"
             if not wait:
                 raise UserError(f"{busy}; wait until it ends, or choose another folder") from error
             waited = True
             log(f"{busy}: waiting until it ends")
             lock.acquire()
-        place.write_text(f"{Path(sys.argv[0]).name} (process {os.getpid()})", encoding="utf-8")
+        lock_path.write_text(f"{Path(sys.argv[0]).name} (process {os.getpid()})", encoding="utf-8")
     except OSError as error:
         raise unwritable(path, error) from error
     _HELD.add(key)
@@ -59,7 +59,7 @@ def file_lock(path: Path, what: str, *, wait: bool = True, again: bool = False) 
         _HELD.discard(key)
         # A process that waits for a file that is gone makes another one.
         with contextlib.suppress(OSError):
-            place.unlink()
+            lock_path.unlink()
         lock.release()
         with contextlib.suppress(OSError):  # folders with files stay
             for folder in missing:
@@ -68,18 +68,18 @@ def file_lock(path: Path, what: str, *, wait: bool = True, again: bool = False) 
 
 def remove_left(path: Path) -> None:
     """Remove the lock of a process that was killed after it had written everything."""
-    if _place(path).exists():
+    if _lock_path(path).exists():
         with contextlib.suppress(UserError), file_lock(path, "", wait=False):
             pass
 
 
-def _place(path: Path) -> Path:
+def _lock_path(path: Path) -> Path:
     path = path.absolute()  # the present folder, ".", has no name
     return path.with_name(f".{path.name}.lock")
 
 
-def _holder(place: Path) -> str:
+def _holder(lock_path: Path) -> str:
     try:
-        return place.read_text(encoding="utf-8")[:200] or "another process"
+        return lock_path.read_text(encoding="utf-8")[:200] or "another process"
     except (OSError, ValueError):
         return "another process"

@@ -36,16 +36,19 @@ def provenance(command: str, *, device: str, seed: int) -> dict[str, Any]:
     import torch
 
     ranks = current()
-    return {
+    record: dict[str, Any] = {
         "command": command,
         "commit": commit(),
         "versions": versions(),
         "device": device,
         "threads": torch.get_num_threads(),
         "kernels": kernels.description(),
-        **({} if ranks.size == 1 else {"processes": ranks.size, "backend": ranks.backend}),
-        "seed": seed,
     }
+    if ranks.size > 1:
+        record["processes"] = ranks.size
+        record["backend"] = ranks.backend
+    record["seed"] = seed
+    return record
 
 
 def versions() -> dict[str, str]:
@@ -78,11 +81,13 @@ def commit() -> str | None:
         )
     except (OSError, subprocess.CalledProcessError):
         return None
-    return head.stdout.strip() + ("+" if changed.stdout.strip() else "")
+    sign = "+" if changed.stdout.strip() else ""
+    return head.stdout.strip() + sign
 
 
 def command_line(prog: str, argv: list[str] | None) -> str:
     """Return the command as you can type it again."""
     import shlex
 
-    return shlex.join([prog, *(sys.argv[1:] if argv is None else argv)])
+    words = sys.argv[1:] if argv is None else argv
+    return shlex.join([prog, *words])

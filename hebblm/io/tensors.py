@@ -29,7 +29,8 @@ def write_tensors(
     ``record`` is a JSON object. It goes into the header under the ``kind`` of file, so that it
     always belongs to the tensors.
     """
-    plain, fields = {name: _alone(tensor) for name, tensor in tensors.items()}, dict(record or {})
+    plain = {name: _alone(tensor) for name, tensor in tensors.items()}
+    fields = dict(record or {})
     # A single entry: the library writes several in an order that changes from run to run.
     header = {kind: json.dumps({**fields, HASH: _hash(plain, fields)}, sort_keys=True)}
     with atomic_path(path) as temporary:

@@ -134,7 +134,9 @@ class AnyMemory(ABC):
         Returns:
             A multiple of ``every``; None for any number.
         """
-        return None if self.in_blocks else every
+        if self.in_blocks:
+            return None
+        return every
 
     def dropped(self, written: Tensor) -> Tensor:
         """Return how many of the oldest entries and rows (N,) are forgotten once so many more (N,)

@@ -62,7 +62,8 @@ class WrittenBlock:
         first.
         """
         queries = checked(self.queries, self._rows, k)
-        stored, first = len(self.memory), self.memory.dropped(self._visible)
+        stored = len(self.memory)
+        first = self.memory.dropped(self._visible)
         if bool(first.any()):
             older = _left_nearest(queries, self._stored[0], first, k)
         else:

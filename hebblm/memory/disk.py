@@ -110,7 +110,9 @@ class DiskMemory(FaissMemory):
         The lists go to ``folder``. Intermediate files go to ``temporary``, or to ``work`` if there
         is one.
         """
-        count, trained, work = len(store), self._trained, self._work or temporary
+        count = len(store)
+        trained = self._trained
+        work = self._work or temporary
         if trained is None or count >= 2 * trained.trained:
             spec = auto_spec(count) if self.factory == "auto" else self.factory
             if spec is None or count < self._minimum:
@@ -177,7 +179,8 @@ def _extended(trained: ListsOnDisk, store: EntryStore, folder: Path, work: Path)
     Entries that ``trained`` lacks are encoded shard by shard. Each shard stays in ``work``, for a
     process that makes the same index.
     """
-    faiss, keys = load_faiss(), store.entries().keys
+    faiss = load_faiss()
+    keys = store.entries().keys
     paths = []
     for begin in range(len(trained), len(keys), SHARD):
         path = work / f"{trained.spec}-{trained.trained}-{begin}.faiss"
@@ -202,7 +205,7 @@ def _extended(trained: ListsOnDisk, store: EntryStore, folder: Path, work: Path)
     return ListsOnDisk(index, trained.spec, trained.trained, trained.empty)
 
 
-def _merged(first: Any, paths: Sequence[Path], place: Path) -> Any:
+def _merged(first: Any, paths: Sequence[Path], merged: Path) -> Any:
     """Merge the inverted lists of several indexes into a file, each list after the same list of the
     index before.
 
@@ -222,9 +225,10 @@ def _merged(first: Any, paths: Sequence[Path], place: Path) -> Any:
     sizes = np.array(
         [[part.list_size(number) for number in range(part.nlist)] for part in inverted_lists()]
     )
-    totals, width = sizes.sum(0), faiss.extract_index_ivf(first).code_size
+    totals = sizes.sum(0)
+    width = faiss.extract_index_ivf(first).code_size
     begins = (np.cumsum(totals) - totals) * (width + 8)  # (lists,) bytes
-    with atomic_path(place) as temporary, temporary.open("wb") as stream:
+    with atomic_path(merged) as temporary, temporary.open("wb") as stream:
         for part, count, before in zip(
             inverted_lists(), sizes, np.cumsum(sizes, 0) - sizes, strict=True
         ):
@@ -236,12 +240,10 @@ def _merged(first: Any, paths: Sequence[Path], place: Path) -> Any:
                 stream.write(codes)
                 stream.seek(begins[number] + totals[number] * width + before[number] * 8)
                 stream.write(ids)
-    lists, counts = (
-        faiss.OnDiskInvertedLists(len(totals), width, str(place)),
-        totals.astype(np.uint64),
-    )
+    lists = faiss.OnDiskInvertedLists(len(totals), width, str(merged))
+    counts = totals.astype(np.uint64)
     lists.set_all_lists_sizes(faiss.swig_ptr(counts))  # a pointer does not keep what it points at
-    lists.totsize = place.stat().st_size
+    lists.totsize = merged.stat().st_size
     lists.read_only = True
     lists.do_mmap()
     return lists
@@ -259,7 +261,8 @@ def _silent() -> Iterator[None]:
     if sys.stdout is not None:
         sys.stdout.flush()
     flush(None)
-    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    kept = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 1)
         yield
@@ -275,7 +278,8 @@ def _check_lists(dim: int, factory: str) -> None:
     scanned at once.
     """
     # the index owns the extracted lists
-    faiss, index = load_faiss(), faiss_index.make_index(dim, factory)
+    faiss = load_faiss()
+    index = faiss_index.make_index(dim, factory)
     inverted = faiss.try_extract_index_ivf(index)
     if inverted is None or hasattr(faiss.downcast_index(inverted), "bbs"):
         raise UserError(

@@ -128,7 +128,8 @@ def load_memory(
 
 
 def _load(manifest: Manifest, folder: Path, mmap: bool, device: torch.device | str) -> AnyMemory:
-    index, where = manifest.index, torch.device("cpu" if manifest.store == "disk" else device)
+    index = manifest.index
+    where = torch.device("cpu" if manifest.store == "disk" else device)
     if (
         index is not None
         and index.factory == "auto"

@@ -162,7 +162,8 @@ def placed(index: Any, device: torch.device) -> Any:
         raise UserError(f"this FAISS knows no GPU: {install('gpu')}, or use memory.index=exact")
     # lets an index take tensors that are on its GPU
     importlib.import_module("faiss.contrib.torch_utils")
-    there, reason = None, "it would stay on the CPU"
+    there = None
+    reason = "it would stay on the CPU"
     try:
         there = faiss.index_cpu_to_gpu(_gpu_resources(), device.index or 0, index)
     except RuntimeError as error:
@@ -206,7 +207,8 @@ def listed_distances(queries: Tensor, keys: Tensor, ids: Tensor) -> Tensor:
     result at a negative position is unspecified.
     """
     faiss = load_faiss()
-    asked, stored = as_float32(queries), as_float32(keys)
+    asked = as_float32(queries)
+    stored = as_float32(keys)
     listed = np.ascontiguousarray(ids.clamp_min(0).numpy())
     distances = np.empty(listed.shape, dtype=np.float32)
     pointers = (faiss.swig_ptr(array) for array in (distances, asked, stored, listed))

@@ -41,7 +41,8 @@ class Followers(HashTable):
         of each.
         """
         self._list()
-        numbers, rows = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+        numbers = [np.zeros(0, dtype=np.int64)]
+        rows = [np.zeros(0, dtype=np.int64)]
         for run in self._runs:
             begin, end = np.searchsorted(run, [contexts << 32, contexts + 1 << 32])
             length = end - begin
@@ -59,7 +60,8 @@ class Followers(HashTable):
         if self.size == self._listed:
             return
         new = np.arange(self._listed, self.size)
-        run, self._listed = np.sort(contexts_of_keys(self.keys[new]) << 32 | new), self.size
+        run = np.sort(contexts_of_keys(self.keys[new]) << 32 | new)
+        self._listed = self.size
         while self._runs and len(self._runs[-1]) < 4 * len(run):
             run = np.concatenate([self._runs.pop(), run])
             run.sort(kind="stable")  # a stable sort merges sorted parts

@@ -61,7 +61,8 @@ class HashTable:
         """Add rows (N,), zero in every column, for keys (N,) that are distinct and not there
         yet.
         """
-        first, self.size = self.size, self.size + len(keys)
+        first = self.size
+        self.size += len(keys)
         if self.size > len(self.keys):
             room = max(self.size, len(self.keys) * 9 // 8)
             self.keys = grown(self.keys, room)

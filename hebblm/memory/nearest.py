@@ -113,7 +113,8 @@ def nearest(queries: Tensor, entries: Entries, k: int, *, chunk_bytes: int | Non
     """
     dtype = compute_dtype(queries, entries.keys)
     queries = queries.to(dtype)
-    count, wanted = len(entries), min(k, len(entries))
+    count = len(entries)
+    wanted = min(k, len(entries))
     if not count:
         return pad(_nothing(queries), k)
     candidates = wanted + max(16, wanted // 4)
@@ -206,7 +207,8 @@ def _nearest_chunk(
         limits = distances[doubtful, -1] + 2 * bound[doubtful]
         again = _within(queries[doubtful], entries, limits, wanted, max(1, step // 4))
         distances, ids = distances.clone(), ids.clone()
-        distances[doubtful], ids[doubtful] = again.distances, again.ids
+        distances[doubtful] = again.distances
+        ids[doubtful] = again.ids
     return Ranked(distances, ids)
 
 

@@ -159,10 +159,8 @@ class NGrams:
             self.add(contexts_of(tokens[first:end], begin - first, self.order), tokens[begin:end])
 
     def _add(self, contexts: Ints, tokens: Ints) -> None:
-        keys, there = (
-            context_keys(contexts),
-            np.c_[np.ones(len(tokens), dtype=bool), contexts != PAD],
-        )
+        keys = context_keys(contexts)
+        there = np.c_[np.ones(len(tokens), dtype=bool), contexts != PAD]
         # all lengths at once
         keys, tokens = keys[there], np.broadcast_to(tokens[:, None], there.shape)[there]
         unique, number = np.unique(keys, return_inverse=True)
@@ -171,11 +169,9 @@ class NGrams:
 
     def _count(self, keys: Keys, added: npt.NDArray[np.signedinteger]) -> None:
         """Add to the counts of distinct pairs, and to the statistics of their contexts."""
-        rows, owners, table = (
-            self._pairs.found_or_inserted(keys),
-            contexts_of_keys(keys),
-            self._contexts,
-        )
+        rows = self._pairs.found_or_inserted(keys)
+        owners = contexts_of_keys(keys)
+        table = self._contexts
         before = self._pairs["count"][rows]
         after = before + added.astype(np.int32)
         self._pairs["count"][rows] = after
@@ -205,7 +201,8 @@ class NGrams:
             lowest: (N,) their probabilities below order 0; None for equal ones.
         """
         asked = rows if targets is None else replace(rows, tokens=targets)
-        lowest = np.full(len(rows.tokens), 1 / vocabulary) if lowest is None else lowest
+        if lowest is None:
+            lowest = np.full(len(rows.tokens), 1 / vocabulary)
         return self._interpolated(
             self._seen(asked, rows.within(vocabulary, self.capacity - self.tokens)),
             rows.contexts,
@@ -220,8 +217,10 @@ class NGrams:
         The part of a shorter context is scaled once for all tokens; only tokens that were seen get
         more than that.
         """
-        count, added = len(rows.tokens), rows.within(vocabulary, self.capacity - self.tokens)
-        lowest = np.full((count, vocabulary), 1 / vocabulary) if lowest is None else lowest
+        count = len(rows.tokens)
+        added = rows.within(vocabulary, self.capacity - self.tokens)
+        if lowest is None:
+            lowest = np.full((count, vocabulary), 1 / vocabulary)
         levels = list(self._levels(self._seen(rows, added), rows.contexts))
         # of each length, the longest first: the share that longer contexts leave to it
         scales = [np.ones(count)]
@@ -258,7 +257,8 @@ class NGrams:
         ones as well. The rest of the probability comes from the distribution below order 0. No row
         sees another.
         """
-        count, weights = len(rows.tokens), np.zeros((self.order + 1, len(rows.tokens)))
+        count = len(rows.tokens)
+        weights = np.zeros((self.order + 1, len(rows.tokens)))
         left = np.ones(count)  # share that longer contexts leave to this one
         levels = list(self._levels(self._seen(rows, rows), rows.contexts))
         for n, level in reversed(list(enumerate(levels))):
@@ -286,7 +286,9 @@ class NGrams:
         first.
         """
         count = len(contexts)
-        length, peak, total = np.zeros(count, np.int64), np.zeros(count), np.zeros(count, np.int64)
+        length = np.zeros(count, np.int64)
+        peak = np.zeros(count)
+        total = np.zeros(count, np.int64)
         for n, level in enumerate(self._levels(every, contexts)):
             interpolated = (
                 level.discounts.left(level.wanted) / level.total + level.given * probability
@@ -326,12 +328,11 @@ class NGrams:
 
         Both kinds of rows have the same contexts.
         """
-        lengths, size = self.order + 1, len(added.tokens)
-        keys, tokens, streams = (
-            asked.keys(),
-            np.tile(asked.tokens, lengths),
-            np.tile(asked.streams, lengths),
-        )
+        lengths = self.order + 1
+        size = len(added.tokens)
+        keys = asked.keys()
+        tokens = np.tile(asked.tokens, lengths)
+        streams = np.tile(asked.streams, lengths)
         visible = (asked.visible + size * np.arange(lengths)[:, None]).ravel()
         rows = self._contexts.find(keys)
         stored = {
@@ -354,7 +355,8 @@ class NGrams:
             ),
             return_inverse=True,
         )[1]
-        new, own_rows = owner[:size], owner[size:]
+        new = owner[:size]
+        own_rows = owner[size:]
         order = np.argsort(new, kind="stable")
         place = new[order] * (size + 1) + order  # ascending
         low = np.searchsorted(place, own_rows * (size + 1))
@@ -364,7 +366,8 @@ class NGrams:
         pair = np.unique(Followers.keys_of(owner, np.r_[new_tokens, tokens]), return_inverse=True)[
             1
         ]
-        new_pair, pair = pair[:size], pair[size:]
+        new_pair = pair[:size]
+        pair = pair[size:]
         pair_order = np.argsort(new_pair, kind="stable")
         pair_place = new_pair[pair_order] * (size + 1) + pair_order
         after = self._pairs.counts(rows, new_tokens) + 1
@@ -401,11 +404,9 @@ class NGrams:
                 counted.
         """
         keys, pairs = (table.keys[: table.size] for table in (other._contexts, other._pairs))
-        owners, tokens, counts = (
-            contexts_of_keys(pairs),
-            tokens_of(pairs),
-            other._pairs["count"][: len(pairs)],
-        )
+        owners = contexts_of_keys(pairs)
+        tokens = tokens_of(pairs)
+        counts = other._pairs["count"][: len(pairs)]
         length = np.zeros(len(keys), dtype=np.int64)
         if ids is not None:
             spelled, length = other._spelled()
@@ -429,10 +430,8 @@ class NGrams:
         """
         pairs = self._pairs.keys[: self._pairs.size]
         owners, tokens = contexts_of_keys(pairs), tokens_of(pairs)
-        spelled, length = (
-            np.full((self._contexts.size, self.order), PAD),
-            np.full(self._contexts.size, ABSENT),
-        )
+        spelled = np.full((self._contexts.size, self.order), PAD)
+        length = np.full(self._contexts.size, ABSENT)
         length[0] = 0
         for n in range(self.order):
             of_length = length[owners] == n

@@ -22,8 +22,11 @@ from hebblm.memory.faiss_index import TrainedIndex, load_faiss
 from hebblm.memory.store import CHUNK, KEY_DTYPES, EntryStore, accumulation_dtype, write_rows
 
 SCHEMA = "hebblm-memory/1"
-NAME, ABOUT, NGRAMS = "manifest.json", "about.json", "ngrams.safetensors"
-LARGE, QUICK = ("keys.bin", "lists.bin"), 1 << 28
+NAME = "manifest.json"
+ABOUT = "about.json"
+NGRAMS = "ngrams.safetensors"
+LARGE = ("keys.bin", "lists.bin")
+QUICK = 1 << 28
 """Files of a memory on disk whose bytes are not checked on opening if they are larger; that would
 take a second.
 """
@@ -206,7 +209,8 @@ def save_memory(
         UserError: ``folder`` holds something else, or cannot be written.
     """
     check_replaceable(folder)
-    segments, settings = memory.segments(), memory.settings()
+    segments = memory.segments()
+    settings = memory.settings()
     store = settings.get("store", "ram")
     with atomic_path(folder, directory=True) as temporary:
         _write_parts(temporary / "keys.bin", [part.keys for part in segments], memory.release)
@@ -304,7 +308,8 @@ def read_entries(
     manifest: Manifest, folder: Path, *, mmap: bool, device: torch.device
 ) -> EntryStore:
     """Return the entries; mapped pages are copied on write, so the files never change."""
-    dtype, count = KEY_DTYPES[manifest.dtype], manifest.count
+    dtype = KEY_DTYPES[manifest.dtype]
+    count = manifest.count
     if manifest.store == "disk":
         return saved_entries(folder, dtype, count, manifest.dim)
     keys = _read_rows(folder / "keys.bin", dtype, count * manifest.dim, mmap=mmap).view(
@@ -326,7 +331,8 @@ def read_index(manifest: Manifest, store: EntryStore, folder: Path) -> TrainedIn
     index = manifest.index
     if index is None or index.spec is None:
         return None
-    path, faiss = folder / INDEX, load_faiss(f"the index of {folder}")
+    path = folder / INDEX
+    faiss = load_faiss(f"the index of {folder}")
     try:
         if manifest.store == "disk":
             trained: TrainedIndex = open_lists(folder, index.spec, index.trained)

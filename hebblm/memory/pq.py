@@ -110,11 +110,13 @@ class FaissMemory(StoredMemory):
         short = (ranked.ids < 0).any(dim=1)
         if bool(short.any()):
             again = nearest(queries[short], entries, wanted)
-            ranked.distances[short], ranked.ids[short] = again.distances, again.ids
+            ranked.distances[short] = again.distances
+            ranked.ids[short] = again.ids
         return pad(ranked, k)
 
     def refresh(self) -> TrainedIndex | None:
-        count, trained = len(self), self._trained
+        count = len(self)
+        trained = self._trained
         if trained is not None and count < 2 * trained.trained:
             if count > len(trained):
                 if trained is self._base_trained:
@@ -196,7 +198,8 @@ def _rescore(queries: Tensor, entries: Entries, ids: Tensor, wanted: int) -> Ran
     if bool(doubtful.any()):
         again = rank(queries[doubtful], entries.keys, ids[doubtful])
         distances, chosen = distances.clone(), chosen.clone()
-        distances[doubtful], chosen[doubtful] = again.distances[:, :wanted], again.ids[:, :wanted]
+        distances[doubtful] = again.distances[:, :wanted]
+        chosen[doubtful] = again.ids[:, :wanted]
     return Ranked(distances, chosen)
 
 

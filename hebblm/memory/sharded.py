@@ -118,7 +118,8 @@ class ShardedMemory(AnyMemory):
         ranked = Ranked(nothing, asked[:, None])
         fetched = Found.at(self._own.segments(), ranked, wanted.device).neighbors(self.dtype)
         logs = fetched.log_normalizers
-        logs = torch.full_like(nothing, torch.nan) if logs is None else logs
+        if logs is None:
+            logs = torch.full_like(nothing, torch.nan)
         given = fetched.keys[:, 0], fetched.values, logs
         received, _ = self._ranks.exchange(_packed(*given), sizes)
         keys, values, logs = _unpacked(received, *(column[:0] for column in given))
@@ -139,7 +140,8 @@ class ShardedMemory(AnyMemory):
             self._counts = self._counts[:0]
             self._places = _Places(self._ranks, self._counts.device)
         else:
-            self._counts, self._places = self._base[0].clone(), copy.deepcopy(self._base[1])
+            self._counts = self._base[0].clone()
+            self._places = copy.deepcopy(self._base[1])
 
     def counts(self, classes: int) -> Tensor:
         return _widened(self._counts, classes).clone()
@@ -160,7 +162,8 @@ class _Places:
     """
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
-        self._rank, self._size = ranks.rank, ranks.size
+        self._rank = ranks.rank
+        self._size = ranks.size
         self._total = 0
         self._sizes = [0] * self._size  # entries by rank
         # place, rank, number
@@ -207,26 +210,25 @@ class _Places:
 
 def _packed(*columns: Tensor) -> Tensor:
     """Pack tensors (N, ...) side by side as bytes (N, bytes)."""
-    return torch.cat([column.contiguous().view(torch.uint8).view(len(column),
-    -1) if column.numel() else
-                      column.new_empty(len(column),
-                      column.shape[1:].numel() * column.element_size(),
-                      dtype=torch.uint8)
-                      for column in columns], dim=1)  # fmt: skip
+    packed = []
+    for column in columns:
+        width = column.shape[1:].numel() * column.element_size()
+        if column.numel():
+            packed.append(column.contiguous().view(torch.uint8).view(len(column), width))
+        else:
+            packed.append(column.new_empty(len(column), width, dtype=torch.uint8))
+    return torch.cat(packed, dim=1)
 
 
 def _unpacked(rows: Tensor, *like: Tensor) -> list[Tensor]:
     """Unpack tensors (N, ...) of the types of others; the inverse of :func:`_packed`."""
     # A single row would be contiguous in place, at an address that is not aligned.
     widths = [column.shape[1:].numel() * column.element_size() for column in like]
-    parts = torch.split(rows, widths, dim=1)
-    return [
-        part.clone(memory_format=torch.contiguous_format)
-        .view(-1)
-        .view(column.dtype)
-        .view(len(rows), *column.shape[1:])
-        for part, column in zip(parts, like, strict=True)
-    ]
+    unpacked = []
+    for part, column in zip(torch.split(rows, widths, dim=1), like, strict=True):
+        data = part.clone(memory_format=torch.contiguous_format).view(-1)
+        unpacked.append(data.view(column.dtype).view(len(rows), *column.shape[1:]))
+    return unpacked
 
 
 def _widened(counts: Tensor, classes: int) -> Tensor:

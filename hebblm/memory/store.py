@@ -116,7 +116,8 @@ class MappedArray:
         return MappedArray, (self._view,)
 
     def _map(self, length: int) -> None:
-        self._length, self._mapped = length, None
+        self._length = length
+        self._mapped = None
         self._view = self._view.new_empty(0, *self._row_shape)
         size = length * self._row_bytes
         if size:
@@ -228,7 +229,10 @@ class EntryStore:
         return store
 
     def _hold(self, keys: RowArray, values: RowArray, norms: RowArray, logs: RowArray) -> None:
-        self._keys, self._values, self._norms, self._logs = keys, values, norms, logs
+        self._keys = keys
+        self._values = values
+        self._norms = norms
+        self._logs = logs
         self._note(norms.view())
         self._lacking = int(logs.view().isnan().sum())
 
@@ -255,18 +259,18 @@ class EntryStore:
         norms = squared_norms(stored)  # (M,)
         if not bool(norms.isfinite().all()):
             name = str(self.dtype).removeprefix("torch.")
-            remedy = (
-                "use memory.dtype=float32"
-                if self.dtype == torch.float16
-                else "look at the model that made it"
-            )
+            if self.dtype == torch.float16:
+                remedy = "use memory.dtype=float32"
+            else:
+                remedy = "look at the model that made it"
             raise UserError(f"a memory key is not finite as {name}; {remedy}")
         if log_normalizers is None:
             logs = torch.full((len(keys),), float("nan"), dtype=torch.float32, device=self._device)
         else:
             logs = log_normalizers.detach().to(device=self._device, dtype=torch.float32)
         self._spill_if_large(len(keys))
-        labels, before = values.detach().to(device=self._device, dtype=torch.int64), len(self)
+        labels = values.detach().to(device=self._device, dtype=torch.int64)
+        before = len(self)
         try:
             self._keys.append(stored)
             self._values.append(labels)
@@ -311,9 +315,10 @@ class EntryStore:
     def _note(self, norms: Tensor) -> None:
         if len(norms):
             largest = norms.max()
-            self._largest = (
-                largest if self._largest is None else torch.maximum(largest, self._largest)
-            )
+            if self._largest is None:
+                self._largest = largest
+            else:
+                self._largest = torch.maximum(largest, self._largest)
 
     def _check(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None) -> None:
         check_tensors(keys=keys, values=values, log_normalizers=log_normalizers)

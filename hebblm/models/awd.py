@@ -105,7 +105,7 @@ class AwdBase(GradientBase):
         """Return the hidden states of all continuations at once, the shorter ones padded at their
         end.
         """
-        ids = pad_sequence([*rows], batch_first=True)
+        ids = pad_sequence(list(rows), batch_first=True)
         state = tuple((h.repeat(len(rows), 1), c.repeat(len(rows), 1)) for h, c in self._state)
         hidden = self.model(ids, state).hidden
         return [hidden[b, : len(row)] for b, row in enumerate(rows)]
@@ -240,12 +240,12 @@ class AwdModel(TrainedModel):
 
     def label_places(self, total: int) -> npt.NDArray[np.int64]:
         streams, stride = _parts(total)
-        runs = [
-            np.arange(begin + start, min(begin + min(start + SEGMENT, stride), total))
-            for start in range(0, stride, SEGMENT)
-            for begin in range(0, streams * stride, stride)
-        ]
-        return np.concatenate(runs) + 1 if runs else np.empty(0, np.int64)
+        runs = [np.empty(0, np.int64)]
+        for start in range(0, stride, SEGMENT):
+            stop = min(start + SEGMENT, stride)
+            for begin in range(0, streams * stride, stride):
+                runs.append(np.arange(begin + start, min(begin + stop, total)))
+        return np.concatenate(runs) + 1
 
     def describe(self) -> dict[str, Any]:
         training = read_config(self.folder).get("training", {})
@@ -285,11 +285,11 @@ def _head(model: AWDLSTM) -> OutputHead:
 
 
 def _named(state: awd_lstm.State) -> State:
-    return {
-        f"{layer} {name}": tensor
-        for layer, pair in enumerate(state)
-        for name, tensor in zip("hc", pair, strict=True)
-    }
+    named = {}
+    for layer, (hidden, cell) in enumerate(state):
+        named[f"{layer} h"] = hidden
+        named[f"{layer} c"] = cell
+    return named
 
 
 def _layers(state: State) -> awd_lstm.State:

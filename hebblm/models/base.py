@@ -149,7 +149,8 @@ class GradientBase(StreamBase):
         with torch.set_grad_enabled(self.tracked):
             hidden = self._states(inputs.view(self._streams, -1))
             # Inside the block: a view made under no_grad would lose its graph.
-            hidden = hidden if self._streams > 1 else hidden[0]
+            if self._streams == 1:
+                hidden = hidden[0]
         self._hidden = hidden if self.tracked else None
         return hidden.detach()
 
@@ -158,7 +159,8 @@ class GradientBase(StreamBase):
         once per segment.
         """
         assert self._hidden is not None, "a loss follows a reading that keeps its graph"
-        hidden, self._hidden = self._hidden, None
+        hidden = self._hidden
+        self._hidden = None
         return self._loss(hidden, targets)
 
     def learn(self, targets: Tensor) -> None:
@@ -365,7 +367,8 @@ def hash_of_ids(ids: Ids) -> str:
 
 def mean_squares_of(losses: Iterable[Tensor], parameters: Sequence[Tensor]) -> list[Tensor]:
     """Return the mean over losses of the square of their gradient, one tensor per parameter."""
-    sums, count = [torch.zeros_like(parameter) for parameter in parameters], 0
+    sums = [torch.zeros_like(parameter) for parameter in parameters]
+    count = 0
     for loss in losses:
         for total, gradient in zip(sums, torch.autograd.grad(loss, parameters), strict=True):
             total += gradient.square()

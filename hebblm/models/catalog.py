@@ -58,7 +58,8 @@ class ShippedModel:
 def shipped_models() -> list[ShippedModel]:
     models = []
     for folder in _shipped_folders():
-        corpus, document = trained_on(folder), read_config(folder)
+        corpus = trained_on(folder)
+        document = read_config(folder)
         if is_causal(folder):
             record = _record(folder)
             size = int(record.get("parameters", 0))
@@ -96,10 +97,11 @@ def model_folder(name: Path) -> Path | None:
         return None
     if name.suffix == GGUF:
         raise UserError(f"{name} {lack(name)}; name a GGUF file")
-    known = sorted({*CHECKOUT, *(folder.name for folder in _shipped_folders())})
-    meant = [other for other in known if other == str(name)] or [
-        other for other in known if other.startswith(f"{name}-")
-    ]
+    shipped = [folder.name for folder in _shipped_folders()]
+    known = sorted(set(CHECKOUT).union(shipped))
+    meant = [other for other in known if other.startswith(f"{name}-")]
+    if str(name) in known:
+        meant = [str(name)]
     if len(meant) == 1:
         model = meant[0]
         if model in missing_models():
@@ -111,10 +113,11 @@ def model_folder(name: Path) -> Path | None:
         return models_path() / model
     if os.path.lexists(name):
         raise UserError(f"{name} is not a folder; name the folder of a model")
-    owned = "/" in str(name)  # the hub's id of such a model is near its name
-    if HUB_ID.fullmatch(str(name)) and not closest(
-        str(name), known if owned else [*known, *PRETRAINED]
-    ):
+    # The hub's id of a model with an owner may be near the name of one that is fetched.
+    near = closest(str(name), known)
+    if "/" not in str(name):
+        near = closest(str(name), [*known, *PRETRAINED])
+    if HUB_ID.fullmatch(str(name)) and not near:
         return None
     known += PRETRAINED
     remedy = f"name the folder of a model, a hub id, or a model that ships: {', '.join(known)}"
@@ -157,7 +160,9 @@ def trained_on(folder: Path) -> dict[str, Any]:
     """
     if is_causal(folder):
         name = _record(folder).get("corpus")
-        return {"name": name, "normalization": "raw"} if isinstance(name, str) else {}
+        if not isinstance(name, str):
+            return {}
+        return {"name": name, "normalization": "raw"}
     corpus: dict[str, Any] = read_config(folder).get("training", {}).get("corpus", {})
     return corpus
 
@@ -196,9 +201,11 @@ def checkpoint_dictionary(folder: Path) -> Dictionary:
     """Return the dictionary in a model's folder; refuse it if its counts have changed since the
     training.
     """
-    corpus, path = trained_on(folder), folder / DICTIONARY_FILE
+    corpus = trained_on(folder)
+    path = folder / DICTIONARY_FILE
     dictionary = Dictionary.load(path, corpus.get("dictionary_file_sha256"))
-    counted, tokens = sum(dictionary.counts), corpus.get("train_tokens")
+    counted = sum(dictionary.counts)
+    tokens = corpus.get("train_tokens")
     if tokens not in (None, counted):  # an earlier version wrote no more than this of the counts
         raise UserError(
             f"{path} counts {counted:,} tokens, {folder / CONFIG} says {tokens:,}; restore it"
@@ -224,13 +231,17 @@ def cached_folder(prepared: PreparedCorpus, preset: Preset) -> Path:
 
 def shipped_folder(prepared: PreparedCorpus, preset: str) -> Path | None:
     folder = models_path() / f"{preset}-{prepared.meta.name}-{prepared.meta.normalization}"
-    return folder if folder.is_dir() else None
+    if not folder.is_dir():
+        return None
+    return folder
 
 
 def _record(folder: Path) -> dict[str, Any]:
     path = folder / RECORD
     document = read_json(path) if path.is_file() else {}
-    return document if isinstance(document, dict) else {}
+    if not isinstance(document, dict):
+        return {}
+    return document
 
 
 def _parameters(config: dict[str, Any]) -> int:

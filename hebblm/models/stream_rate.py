@@ -51,7 +51,8 @@ class StreamRate:
         self.eta = eta
         self._evidence = self._spread = 0.0
         self._steps = 0
-        self._behind, self._tokens = 0.0, 0
+        self._behind = 0.0
+        self._tokens = 0
         self._moved = False
 
     def holds(self, loss: float, trained: float, tokens: int) -> bool:
@@ -71,9 +72,12 @@ class StreamRate:
         """Halve the rate and start again from the trained weights; False without steps since the
         last return.
         """
-        moved, self._moved = self._moved, False
+        moved = self._moved
+        self._moved = False
         if moved:
-            self.eta, self._evidence, self._spread = self.eta / 2, 0.0, 0.0
+            self.eta = self.eta / 2
+            self._evidence = 0.0
+            self._spread = 0.0
         return moved
 
     def step(
@@ -87,14 +91,14 @@ class StreamRate:
         """Change parameters by ``share`` of a whole step; gradients that overflow change
         nothing.
         """
-        ways = [
-            ((q - p) * g).sum().double()
-            for p, g, q in zip(parameters, gradients, origin, strict=True)
-        ]
+        ways = []
+        for p, g, q in zip(parameters, gradients, origin, strict=True):
+            ways.append(((q - p) * g).sum().double())
         gain = tokens * sum(map(float, ways))
         if not isfinite(gain) or not all(bool(g.isfinite().all()) for g in gradients):
             return
-        self._evidence, self._spread = KEPT * self._evidence + gain, KEPT * self._spread + gain**2
+        self._evidence = KEPT * self._evidence + gain
+        self._spread = KEPT * self._spread + gain**2
         factor = exp(SPEED * self._evidence / self._spread**0.5) if self._spread else 1.0
         self.eta *= factor
         self._steps += 1
@@ -138,7 +142,9 @@ class StreamRate:
         self.eta, self._evidence, self._spread, steps, self._behind, tokens, moved = state[
             "found"
         ].tolist()
-        self._steps, self._tokens, self._moved = int(steps), int(tokens), bool(moved)
+        self._steps = int(steps)
+        self._tokens = int(tokens)
+        self._moved = bool(moved)
         means = under("mean ", state)
         self._means = [
             means[name].to(known.device).clone()

@@ -116,7 +116,8 @@ def _is_done(prepared: PreparedCorpus, preset: Preset, folder: Path, initial: Pa
     document = read_config(folder)
     if not document or (folder / STATE).exists():
         return False
-    training, text = document.get("training", {}), _text_sha256(prepared)
+    training = document.get("training", {})
+    text = _text_sha256(prepared)
     beginning = "" if initial is None else read_config(initial).get("weights_sha256", "")
     wanted = (
         preset.model.to_dict(),
@@ -224,7 +225,8 @@ def _announce(
     prepared: PreparedCorpus, preset: Preset, device: torch.device, together: awd_lstm.TrainingRanks
 ) -> None:
     """Print how long the run will take, measured on a few segments, before it starts."""
-    ids, config = prepared.tokens("train"), preset.training
+    ids = prepared.tokens("train")
+    config = preset.training
     seconds = training_seconds(preset.model, config, ids, device=device, ranks=together)
     log(
         f"{config.epochs} x {len(ids):,} tokens: about {duration(seconds)} on this machine; "

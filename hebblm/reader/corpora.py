@@ -35,10 +35,10 @@ from hebblm.models.base import TrainedModel, device_of
 from hebblm.reader.checkpoint import MEMORY, READER
 from hebblm.runtime.progress import bar, log
 from hebblm.runtime.ranks import ALONE, Ranks
-from hebblm.text.sources import FileLines, TextFile, pieces
+from hebblm.text.sources import FileLines, TextFile, text_parts
 from hebblm.text.vocabulary import Vocabulary, warn_of_new
 
-PIECE = 1 << 18  # characters that are read at once
+PART_SIZE = 1 << 18  # characters that are read at once
 
 
 def build(
@@ -63,22 +63,11 @@ def build(
     how all are split. The n-grams of a text are counted in order, across its pieces.
     """
     check_replaceable(folder)
-    sources: list[dict[str, Any]] = [
-        {"path": str(file), "bytes": file.path.stat().st_size, "sha256": file.sha256()}
-        | ({} if file.column is None else {"column": file.column})
-        for file in files
-    ]
+    sources = [_source(file) for file in files]
     owner = (model.sha256, vocabulary.hash())
     _fit(vocabulary, files)
-    identity = hash_of(
-        [
-            *(*owner, model.reading(), config.identity(), [s["sha256"] for s in sources]),
-            [ngrams.order, ngrams.capacity],
-            # What an earlier version built was split as the model's own text, and is still that
-            # memory.
-            *([] if vocabulary.splitting == "own" else [vocabulary.splitting]),
-        ]
-    )
+    hashes = [source["sha256"] for source in sources]
+    identity = _identity(model, vocabulary, hashes, config, ngrams)
     there = partial(load_memory, folder, model_hash=owner[0], dictionary_hash=owner[1])
     parts = Segments(folder.with_name(f".{folder.name}.{identity[:12]}.parts"))
     if ranks.all_gather_object(read_about(folder).get("identity"))[0] == identity:
@@ -138,6 +127,36 @@ def build(
     return memory
 
 
+def _source(file: TextFile) -> dict[str, Any]:
+    """Return the record of a text, as JSON."""
+    source = {"path": str(file), "bytes": file.path.stat().st_size, "sha256": file.sha256()}
+    if file.column is not None:
+        source["column"] = file.column
+    return source
+
+
+def _identity(
+    model: TrainedModel,
+    vocabulary: Vocabulary,
+    hashes: Sequence[str],
+    config: MemoryConfig,
+    ngrams: NGrams,
+) -> str:
+    """Return a hash of everything that a memory of texts with these hashes depends on."""
+    depends_on: list[Any] = [
+        model.sha256,
+        vocabulary.hash(),
+        model.reading(),
+        config.identity(),
+        hashes,
+        [ngrams.order, ngrams.capacity],
+    ]
+    # What an earlier version built was split as the model's own text, and is still that memory.
+    if vocabulary.splitting != "own":
+        depends_on.append(vocabulary.splitting)
+    return hash_of(depends_on)
+
+
 def _fill(
     memory: AnyMemory, parts: Segments, sources: list[dict[str, Any]], counts: Sequence[int]
 ) -> None:
@@ -157,7 +176,7 @@ def _fill(
 def _fit(vocabulary: Vocabulary, files: Sequence[TextFile]) -> None:
     """Choose how all texts are split, from the first one that has words."""
     for file in files:
-        for text in pieces(file, PIECE):
+        for text in text_parts(file, PART_SIZE):
             vocabulary.fit(text, str(file))
             if vocabulary.splitting is not None:
                 return
@@ -175,7 +194,8 @@ def _read(
     """Save the entries of all pieces that are not there yet, and count n-grams; return the entries
     of each file.
     """
-    done, index = ranks.all_gather_object(parts.finished())[0], 0
+    done = ranks.all_gather_object(parts.finished())[0]
+    index = 0
     counts = []
     with bar() as progress:
         whence = f", going on from piece {done + 1:,}" if done else ""
@@ -185,7 +205,7 @@ def _read(
         for file in files:
             counts.append(-index)
             past: Ints = np.zeros(0, dtype=np.int64)
-            for number, text in enumerate(pieces(file, PIECE)):
+            for number, text in enumerate(text_parts(file, PART_SIZE)):
                 if not number:
                     warn_of_new(vocabulary, text, str(file))
                 # Those that are done are encoded again: new words get the ids that they had.
@@ -222,14 +242,13 @@ def _entries(
     """
     total = len(ids) - 1
     if not total:
-        return torch.zeros(0, model.key_width, dtype=memory.dtype), torch.zeros(
-            0, dtype=torch.int64
-        )
-    unknown = vocabulary.unknown
-    readable = ids if unknown is None else np.where(ids < vocabulary.known, ids, unknown)
-    keys = torch.cat(
-        [segment["keys"] for segment in saved_segments(model, readable, begun, memory)]
-    )
+        no_keys = torch.zeros(0, model.key_width, dtype=memory.dtype)
+        return no_keys, torch.zeros(0, dtype=torch.int64)
+    readable = ids
+    if vocabulary.unknown is not None:
+        readable = np.where(ids < vocabulary.known, ids, vocabulary.unknown)
+    segments = saved_segments(model, readable, begun, memory)
+    keys = torch.cat([segment["keys"] for segment in segments])
     return keys, torch.from_numpy(ids[model.label_places(total)])
 
 
@@ -251,16 +270,17 @@ class SavedMemory:
             raise UserError(
                 f"{folder} is the memory of the reader in {folder.parent}; name {folder.parent}"
             )
-        reader = (folder / READER).is_file()
-        place = folder / MEMORY if reader else folder
-        manifest = read_manifest(place)
-        check_files(manifest, place)
-        about = read_about(folder, READER) if reader else read_about(place)
-        return cls(place, manifest, tuple(about.get("words", ())), about.get("known"), about)
+        is_reader = (folder / READER).is_file()
+        memory = folder / MEMORY if is_reader else folder
+        manifest = read_manifest(memory)
+        check_files(manifest, memory)
+        about = read_about(folder, READER) if is_reader else read_about(folder)
+        return cls(memory, manifest, tuple(about.get("words", ())), about.get("known"), about)
 
     def config(self) -> MemoryConfig:
         """Return how its entries are kept and searched."""
-        manifest, index = self.manifest, self.manifest.index
+        manifest = self.manifest
+        index = manifest.index
         if index is None:
             return MemoryConfig("exact", manifest.capacity, manifest.dtype, keys=manifest.keys)
         return MemoryConfig(
@@ -318,21 +338,36 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
                 memory.fill(rows.keys, labels, rows.log_normalizers)
                 source.release()
     counts = _merged_counts(both, place)  # of one model, as loading showed
-    texts = [text for one in both for text in one.about.get("texts", [{"path": str(one.folder)}])]
-    known = next((one.known for one in both if one.known is not None), None)
-    # If the two texts were split differently, a reader's first text decides.
-    [splitting, *others] = {one.about.get("tokenizer", "own") for one in both}
-    about = {
-        "model": both[0].about.get("model"),
-        "known": known,
-        "words": words,
-        "tokenizer": None if others else splitting,
-        "texts": texts,
-    }
     save_memory(
-        memory, folder, model_hash=owner[0], dictionary_hash=owner[1], about=about, ngrams=counts
+        memory,
+        folder,
+        model_hash=owner[0],
+        dictionary_hash=owner[1],
+        about=_about_both(both, words),
+        ngrams=counts,
     )
     return memory
+
+
+def _about_both(both: Sequence[SavedMemory], words: Sequence[str]) -> dict[str, Any]:
+    """Return the record of a memory merged from two, which has these new words."""
+    first, second = both
+    known = first.known
+    if known is None:
+        known = second.known
+    splitting = first.about.get("tokenizer", "own")
+    if second.about.get("tokenizer", "own") != splitting:
+        splitting = None  # a reader's first text decides
+    texts = []
+    for one in both:
+        texts += one.about.get("texts", [{"path": str(one.folder)}])
+    return {
+        "model": first.about.get("model"),
+        "known": known,
+        "words": list(words),
+        "tokenizer": splitting,
+        "texts": texts,
+    }
 
 
 def _merged_counts(memories: Sequence[SavedMemory], place: Mapping[str, int]) -> dict[str, Array]:
@@ -358,12 +393,9 @@ def _merged_counts(memories: Sequence[SavedMemory], place: Mapping[str, int]) ->
                 f"settings={{'ngram.order': {merged.order}}}"
             )
         ids = None
-        if one.known is not None and any(
-            place[word] != index for index, word in enumerate(one.words)
-        ):
-            ids = one.known + np.array(
-                [*range(-one.known, 0), *(place[word] for word in one.words)]
-            )
+        new = [place[word] for word in one.words]
+        if one.known is not None and new != list(range(len(new))):
+            ids = np.concatenate([np.arange(one.known), one.known + np.array(new)])
         if lost := merged.merge(counts, ids):
             log(
                 f"{lost:,} contexts of {one.folder} are left out: words in them were read, but not "

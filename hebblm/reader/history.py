@@ -265,11 +265,13 @@ class Journal:
 
     def _named(self) -> list[TextRead | SplitBy | TextPassed]:
         """Return all that has the name of a document."""
-        return [
-            text
-            for item in self._items
-            for text in ([item] if isinstance(item, SplitBy | TextPassed) else texts_in(item))
-        ]
+        events: list[TextRead | SplitBy | TextPassed] = []
+        for item in self._items:
+            if isinstance(item, SplitBy | TextPassed):
+                events.append(item)
+            else:
+                events += texts_in(item)
+        return events
 
     def split(self, name: str, splitting: Chosen | None) -> None:
         """Keep how a text splits the others if it is the first, once per name."""
@@ -283,20 +285,18 @@ class Journal:
 
     def _last(self) -> Item | None:
         """Return the item that says where the reader stands."""
-        return next(
-            (
-                item
-                for item in reversed(self._items)
-                if not isinstance(item, ReaderOpened | SplitBy)
-            ),
-            None,
-        )
+        for item in reversed(self._items):
+            if not isinstance(item, ReaderOpened | SplitBy):
+                return item
+        return None
 
     def _taken_down(self) -> Sequence[Item]:
         if not all(text.learned for text in self._open):
             return [text.passed(self._vocabulary) for text in self._open]
         texts = [text.item(self._vocabulary, self._rows) for text in self._open]
-        return [TextsReadAsBatch(texts)] if self._together and texts else texts
+        if self._together and texts:
+            return [TextsReadAsBatch(texts)]
+        return texts
 
     def _close(self) -> None:
         self._items = _then(self._items, self._taken_down())
@@ -304,12 +304,14 @@ class Journal:
 
 
 def _renamed(item: N, name: str, other: str) -> N:
-    return msgspec.structs.replace(item, name=other) if item.name == name else item
+    if item.name != name:
+        return item
+    return msgspec.structs.replace(item, name=other)
 
 
 def _then(items: Sequence[Item], more: Sequence[Item]) -> list[Item]:
     """Return items and those that follow; parts of one text that was passed are one item."""
-    events = [*items]
+    events = list(items)
     for item in more:
         last = events[-1] if events else None
         if isinstance(item, TextPassed) and isinstance(last, TextPassed) and item.name == last.name:
@@ -325,14 +327,14 @@ def _without_unlearned(items: Sequence[Item], vocabulary: Vocabulary) -> list[It
     for item in items:
         texts = texts_in(item)
         if texts and not texts[0].learned:
-            fits = [
-                _fits(vocabulary, text.texts) if text.spelled is None else text.spelled.fits
-                for text in texts
-            ]
-            events = _then(
-                events,
-                [TextPassed(text.name, split) for text, split in zip(texts, fits, strict=True)],
-            )
+            passed = []
+            for text in texts:
+                if text.spelled is None:
+                    splitting = _fits(vocabulary, text.texts)
+                else:
+                    splitting = text.spelled.fits
+                passed.append(TextPassed(text.name, splitting))
+            events = _then(events, passed)
         else:
             events.append(item)
     return events
@@ -340,96 +342,94 @@ def _without_unlearned(items: Sequence[Item], vocabulary: Vocabulary) -> list[It
 
 def learned(record: History) -> list[TextRead]:
     """Return the texts of a record that the reader learned from."""
-    return [text for item in record.items for text in texts_in(item) if text.learned]
+    texts = []
+    for item in record.items:
+        texts += [text for text in texts_in(item) if text.learned]
+    return texts
 
 
 def documents(record: History) -> list[LearnedDocument]:
     """Return the documents learned from, in the order of their first reading, after those the
     reader began with.
     """
+    first = []
+    if record.base is not None:
+        for source in record.base.texts:
+            path = source.get("path", "")
+            first.append(LearnedDocument(path, None, source.get("bytes"), None, None))
     by_name: dict[str, LearnedDocument] = {}
     for text in learned(record):
-        tokens, size, words = text.tokens, text.bytes, text.words
-        if (before := by_name.get(text.name)) is not None:
-            tokens, size, words = (
-                (before.tokens or 0) + tokens,
-                (before.bytes or 0) + size,
-                (before.words or 0) + words,
-            )
+        tokens = text.tokens
+        size = text.bytes
+        words = text.words
+        before = by_name.get(text.name)
+        if before is not None:
+            tokens += before.tokens or 0
+            size += before.bytes or 0
+            words += before.words or 0
         by_name[text.name] = LearnedDocument(text.name, tokens, size, words, text.read)
-    base = () if record.base is None else record.base.texts
-    return [
-        *(
-            LearnedDocument(text.get("path", ""), None, text.get("bytes"), None, None)
-            for text in base
-        ),
-        *by_name.values(),
-    ]
+    return first + list(by_name.values())
 
 
 def laid_out(record: History) -> list[WrittenSpan]:
     """Return texts in the order in which their tokens were written to a memory."""
-    base = () if record.base is None else record.base.texts
-    spans = [
-        WrittenSpan(
-            (text.get("path"),),
-            (sum(text["pieces"]),) if "pieces" in text else None,
-            pieces=tuple(text.get("pieces", ())),
-        )
-        for text in base
-    ]
-    every, open_name = 1, None  # open_name: of a document that may go on
+    spans = []
+    if record.base is not None:
+        for source in record.base.texts:
+            pieces = tuple(source.get("pieces", ()))
+            total = (sum(pieces),) if "pieces" in source else None
+            spans.append(WrittenSpan((source.get("path"),), total, pieces=pieces))
+    every = 1
+    open_name = None  # of a document that may go on
     for item in record.items:
         if isinstance(item, ReaderOpened):
             every = item.update_every
         elif isinstance(item, TextStarted | TextPassed):
             open_name = None
         elif (texts := texts_in(item)) and texts[0].learned:
-            names, lengths = (
-                tuple(text.name or None for text in texts),
-                tuple(text.tokens for text in texts),
-            )
-            if (
-                isinstance(item, TextRead)
-                and open_name == item.name
-                and (before := spans[-1].lengths)
-            ):
+            lengths = tuple(text.tokens for text in texts)
+            goes_on = isinstance(item, TextRead) and open_name == item.name
+            before = spans[-1].lengths if goes_on else None
+            if before:
                 spans[-1] = spans[-1]._replace(lengths=(before[0] + lengths[0],))
-            else:
-                spans.append(WrittenSpan(names, lengths, every))
-                open_name = item.name if isinstance(item, TextRead) else None
+                continue
+            names = tuple(text.name or None for text in texts)
+            spans.append(WrittenSpan(names, lengths, every))
+            open_name = None
+            if isinstance(item, TextRead):
+                open_name = item.name
     return spans
 
 
 def texts_of(record: History) -> list[SourceText]:
     """Return the documents of a record as JSON, for people who look into a folder."""
-    base = [] if record.base is None else [*record.base.texts]
-    return base + [
-        cast(
-            SourceText,
-            {
-                **({"path": document.name} if document.name else {}),
-                **{name: value for name, value in document._asdict().items() if name != "name"},
-            },
-        )
-        for document in documents(record)[len(base) :]
-    ]
+    texts: list[SourceText] = []
+    if record.base is not None:
+        texts += record.base.texts
+    for document in documents(record)[len(texts) :]:
+        fields = document._asdict()
+        name = fields.pop("name")
+        if name:
+            fields = {"path": name, **fields}
+        texts.append(cast(SourceText, fields))
+    return texts
 
 
 def texts_in(item: Item) -> list[TextRead]:
-    return (
-        item.texts
-        if isinstance(item, TextsReadAsBatch)
-        else [item]
-        if isinstance(item, TextRead)
-        else []
-    )
+    if isinstance(item, TextsReadAsBatch):
+        return item.texts
+    if isinstance(item, TextRead):
+        return [item]
+    return []
 
 
 def _fits(vocabulary: Vocabulary, texts: Sequence[str]) -> Chosen | None:
     with silence():
-        fitting = (vocabulary.fits(text.removeprefix("\ufeff")) for text in texts)
-        return next((splitting for splitting in fitting if splitting is not None), None)
+        for text in texts:
+            splitting = vocabulary.fits(text.removeprefix("\ufeff"))
+            if splitting is not None:
+                return splitting
+    return None
 
 
 def write_record(path: Path, record: History) -> None:

@@ -10,10 +10,10 @@ from hebblm.runtime.progress import log
 from hebblm.serve.errors import ApiError
 from hebblm.serve.memories import NamedMemory
 from hebblm.text.formats import is_text
-from hebblm.text.sources import TextFile, pieces, text_files
+from hebblm.text.sources import TextFile, text_files, text_parts
 
 LOOK = 1.0  # seconds between two looks
-PIECE = 1 << 18  # characters that are read at once
+PART_SIZE = 1 << 18  # characters that are read at once
 Stamp = tuple[int, int]
 """Time of change and size of a file."""
 
@@ -71,7 +71,7 @@ class WatchedFolder:
         stamp = now.st_mtime_ns, now.st_size
         if self._seen.get(name) == stamp:
             return
-        text = "".join(pieces(file, PIECE))
+        text = "".join(text_parts(file, PART_SIZE))
         first = name not in self._seen
         self._seen[name] = stamp
         if not text.strip() or (first and known == len(text.encode())):

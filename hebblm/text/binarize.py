@@ -115,7 +115,8 @@ def _from_before(
     """Return the corpus in a folder, if it is the requested one."""
     if (destdir / CORPUS_FILE).is_file():
         existing = load_prepared(destdir)
-        meta, spec = existing.meta, corpus.tokenizer.spec()
+        meta = existing.meta
+        spec = corpus.tokenizer.spec()
         recorded = (meta.provenance, meta.tokenizer, meta.normalization, meta.min_count)
         # not by an earlier version
         counted = all(split.lost is not None for split in meta.splits.values())
@@ -178,12 +179,11 @@ def refuse_foreign(destdir: Path) -> None:
     """Refuse to replace a folder that holds anything except an earlier corpus."""
     if destdir.exists() and not destdir.is_dir():
         raise UserError(f"{destdir} is a file; name a new or empty folder")
-    ours = {CORPUS_FILE, DICTIONARY_FILE, MODEL_FILE, *(f"{split}.bin" for split in SPLITS)}
-    foreign = (
-        sorted(path.name for path in destdir.iterdir() if path.name not in ours)
-        if destdir.exists()
-        else []
-    )
+    if not destdir.exists():
+        return
+    ours = {CORPUS_FILE, DICTIONARY_FILE, MODEL_FILE}
+    ours.update(f"{split}.bin" for split in SPLITS)
+    foreign = sorted(path.name for path in destdir.iterdir() if path.name not in ours)
     if foreign:
         raise UserError(
             f"{destdir} holds other files ({', '.join(foreign[:3])}); name a new or empty folder"
@@ -304,12 +304,14 @@ def measure_beginning(
     If a line is read in part, its words and bytes count by the share of its tokens.
     """
     lines = words = size = unspelled = spelling = lost = 0
-    left, seen = tokens, set[str]()
+    left = tokens
+    seen = set[str]()
     for line in corpus.lines(split):
         tokens_of_line = corpus.tokenizer.tokenize(normalize(line, normalization))
         pieces = [*tokens_of_line, EOS]
         read = pieces[:left]
-        share, left = len(read) / len(pieces), left - len(read)
+        share = len(read) / len(pieces)
+        left -= len(read)
         lines += len(read) == len(pieces)
         words += ceil(share * corpus.tokenizer.words(line))
         size += round(share * (len(line.encode()) + 1))

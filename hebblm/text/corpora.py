@@ -20,7 +20,7 @@ from hebblm.text.documentation import documentation_sources
 from hebblm.text.formats import STANDARD_INPUT, shown
 from hebblm.text.hub import hub_sources
 from hebblm.text.records import CHOOSE
-from hebblm.text.sources import SPLITS, FileLines, LineSource, contiguous, plain_sources
+from hebblm.text.sources import SPLITS, FileLines, LineSource, TextFile, contiguous, plain_sources
 from hebblm.text.tokenizers import Tokenizer, WhitespaceTokenizer
 
 SCHEMA = "hebblm-corpora/1"
@@ -194,16 +194,22 @@ def foreign_text(name: str, source: FileLines, tokenizer: Tokenizer, *, whole: b
     path = Path(name.removeprefix("text:"))
     if next(source.lines(), None) is None:
         raise UserError(f"{shown(path)} is empty; put text into it")
-    splits = (
-        dict.fromkeys(SPLITS, source) if whole else {**contiguous(source, path), "train": source}
-    )
+    if whole:
+        splits = dict.fromkeys(SPLITS, source)
+    else:
+        splits = {**contiguous(source, path), "train": source}
     return _corpus(name, splits, {"kind": "text", **_column(source)}, tokenizer=tokenizer)
 
 
 def _column(*sources: FileLines) -> dict[str, str]:
     """Return provenance's record of the column; empty for plain text."""
-    column = FileLines(tuple(file for source in sources for file in source.files)).column
-    return {} if column is None else {"column": column}
+    files: tuple[TextFile, ...] = ()
+    for source in sources:
+        files += source.files
+    column = FileLines(files).column
+    if column is None:
+        return {}
+    return {"column": column}
 
 
 def _corpus(

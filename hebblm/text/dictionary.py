@@ -37,9 +37,15 @@ class Dictionary:
         self._symbols: list[str] = []
         self._counts: list[int] = []
         self._indices: dict[str, int] = {}
-        self.eos_word = "</s>" if scheme == "fairseq" else EOS
-        for symbol in FAIRSEQ_SPECIALS if scheme == "fairseq" else (UNK, EOS):
-            self.add_symbol(symbol, 1 if scheme == "fairseq" else 0)
+        self.eos_word = EOS
+        specials: tuple[str, ...] = (UNK, EOS)
+        count = 0
+        if scheme == "fairseq":
+            self.eos_word = "</s>"
+            specials = FAIRSEQ_SPECIALS
+            count = 1
+        for symbol in specials:
+            self.add_symbol(symbol, count)
         # As in fairseq, a later `#fairseq:overwrite` entry moves the word but not the special's own
         # id.
         self._find_specials()
@@ -58,7 +64,8 @@ class Dictionary:
         always = set(kept)
         for word, count in counts.items():
             known = word in always or count >= min_count
-            kept[word if known else UNK] = kept.get(word if known else UNK, 0) + count
+            symbol = word if known else UNK
+            kept[symbol] = kept.get(symbol, 0) + count
         dictionary = cls._empty()
         for word in sorted(kept, key=lambda word: (-kept[word], word)):
             dictionary.add_symbol(word, kept[word])
@@ -69,11 +76,14 @@ class Dictionary:
     def _empty(cls) -> Dictionary:
         """Return a dictionary of scheme ``words`` without its special symbols."""
         dictionary = cls()
-        dictionary._symbols, dictionary._counts, dictionary._indices = [], [], {}
+        dictionary._symbols = []
+        dictionary._counts = []
+        dictionary._indices = {}
         return dictionary
 
     def _find_specials(self) -> None:
-        self.unk_index, self.eos_index = self._indices[UNK], self._indices[self.eos_word]
+        self.unk_index = self._indices[UNK]
+        self.eos_index = self._indices[self.eos_word]
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -122,8 +132,11 @@ class Dictionary:
 
     def encode_line(self, words: Iterable[str]) -> list[int]:
         """Ids of a line, ended by the end-of-line id."""
-        unk, get = self.unk_index, self._indices.get
-        return [*(get(word, unk) for word in words), self.eos_index]
+        unk = self.unk_index
+        get = self._indices.get
+        ids = [get(word, unk) for word in words]
+        ids.append(self.eos_index)
+        return ids
 
     def hash(self) -> str:
         """Sha256 of the symbols in the order of their ids; counts do not enter."""
@@ -137,7 +150,10 @@ class Dictionary:
         for symbol, count in zip(self._symbols[first:], self._counts[first:], strict=True):
             if not symbol or " " in symbol or "\n" in symbol:
                 raise ValueError(f"the symbol {symbol!r} cannot stand in a dictionary file")
-            lines.append(f"{symbol} {count}{' ' + OVERWRITE if symbol in specials else ''}\n")
+            line = f"{symbol} {count}"
+            if symbol in specials:
+                line += f" {OVERWRITE}"
+            lines.append(f"{line}\n")
         write_text(path, "".join(lines))
 
     @classmethod
@@ -183,7 +199,8 @@ def _read_entries(path: Path) -> list[tuple[str, int, bool]]:
     for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
         fields = line.rstrip("\r").split(" ")
         overwrite = fields[-1] == OVERWRITE
-        fields = fields[:-1] if overwrite else fields
+        if overwrite:
+            fields = fields[:-1]
         # isdecimal alone would let other scripts' digits through.
         number_like = fields[-1].isascii() and fields[-1].isdecimal() and len(fields[-1]) <= DIGITS
         if len(fields) < 2 or not number_like:

@@ -86,9 +86,10 @@ def extract(name: str) -> dict[str, list[str]]:
     only once: repeated, it would be in both training and test.
     """
     docstrings = _pydoc() if name == "pydoc" else _numpy()
-    lines = list(
-        dict.fromkeys(line for text in dict.fromkeys(docstrings) for line in paragraphs(text))
-    )
+    different: dict[str, None] = {}
+    for text in dict.fromkeys(docstrings):
+        different.update(dict.fromkeys(paragraphs(text)))
+    lines = list(different)
     if len(lines) < 10 * CHUNK_LINES:
         raise UserError(
             f"this installation holds too little documentation for {name}; use another corpus"
@@ -119,12 +120,9 @@ def _numpy() -> Iterator[str]:
 
 def _source_docstrings(root: Path) -> Iterator[str]:
     """Docstrings of all sources below a folder, in order of path and of place."""
-    files = (
-        path
-        for path in root.rglob("*.py")
-        if SKIPPED_FOLDERS.isdisjoint(path.relative_to(root).parts[:-1])
-    )
-    for path in sorted(files, key=lambda path: path.relative_to(root).as_posix()):
+    for path in sorted(root.rglob("*.py"), key=lambda path: path.relative_to(root).as_posix()):
+        if not SKIPPED_FOLDERS.isdisjoint(path.relative_to(root).parts[:-1]):
+            continue
         with tokenize.open(path) as stream, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(stream.read())

@@ -95,7 +95,9 @@ def tell_loss(name: str, lost: int, size: int) -> None:
 
 def _shown(word: str) -> str:
     """Return the beginning of a word in characters that a terminal can show."""
-    visible = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in word[:30])
+    visible = ""
+    for char in word[:30]:
+        visible += char if char.isprintable() else ascii(char)[1:-1]
     return visible if len(word) <= 30 else f"{visible}..."
 
 

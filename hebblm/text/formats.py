@@ -116,13 +116,15 @@ def plain_lines(path: Path) -> Iterator[str]:
     with opened(path) as stream:
         for raw in raw_lines(stream, path):
             if offset == 0 and raw.startswith(BOM):
-                offset, raw = len(BOM), raw.removeprefix(BOM)
+                offset = len(BOM)
+                raw = raw.removeprefix(BOM)
                 if not raw:
                     return
             try:
                 yield raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
             except UnicodeDecodeError as error:
-                place, byte = offset + error.start, raw[error.start]
+                place = offset + error.start
+                byte = raw[error.start]
                 raise UserError(
                     f"{shown(path)} is not UTF-8: byte {place} is {byte:#04x}; convert it"
                 ) from error
@@ -146,4 +148,6 @@ def lines_of(text: str) -> list[str]:
     An empty document has no line.
     """
     text = text.removeprefix("\ufeff")
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+    if not text:
+        return []
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]

@@ -56,7 +56,9 @@ class DatasetLines:
         as in WikiText.
         """
         text = self.rows[index][self.column]
-        return [] if text is None else lines_of(text) or [""]
+        if text is None:
+            return []
+        return lines_of(text) or [""]
 
 
 def hub_sources(
@@ -74,11 +76,10 @@ def hub_sources(
             "hf: needs the name of a dataset, such as hf:Salesforce/wikitext:wikitext-2-raw-v1"
         )
     local = Path(dataset_id).is_dir()
-    advice = (
-        "keep files of one kind and the same columns there"
-        if local
-        else "check the name and the network"
-    )
+    if local:
+        advice = "keep files of one kind and the same columns there"
+    else:
+        advice = "check the name and the network"
     try:
         loaded = load_dataset(dataset_id, config or None, name=f"hf:{identifier}", remedy=advice)
         features = next(iter(loaded.values())).features

@@ -44,7 +44,9 @@ def decoded(data: bytes) -> Decoded | None:
 def whole_characters(data: bytes) -> str:
     """Return the text of bytes without a character at their end that is not complete."""
     decoded_text = decoded(data)
-    return data.decode(errors="replace") if decoded_text is None else decoded_text.text
+    if decoded_text is None:
+        return data.decode(errors="replace")
+    return decoded_text.text
 
 
 class PieceTexts:
@@ -80,9 +82,12 @@ class PieceTexts:
         rows = [[*self._anchor, index] for index in range(len(self._vocabulary))]
         texts = tokenizer.batch_decode(rows, clean_up_tokenization_spaces=False)
         encoded = [text[self._before :].encode(errors="replace") for text in texts]
+        # What decoding cannot show is a part of a character: the piece's name has its bytes.
         partial = [index for index, text in enumerate(texts) if UNDECODED in text[self._before :]]
-        for index, name in zip(partial, tokenizer.convert_ids_to_tokens(partial), strict=True):
-            encoded[index] = _bytes_of(name) if name is not None else encoded[index]
+        names = tokenizer.convert_ids_to_tokens(partial)
+        for index, name in zip(partial, names, strict=True):
+            if name is not None:
+                encoded[index] = _bytes_of(name)
         return encoded
 
     def unfinished(self, ids: Sequence[int]) -> bytes:
@@ -114,10 +119,10 @@ class PieceTexts:
     def never(self) -> Tensor:
         """Which pieces (V,) are in no word: special ones, those without text, and ``<unk>``."""
         unknown = self._vocabulary.unknown
-        return self._flags(
-            not data or index == unknown or index in self.special
-            for index, data in enumerate(self.data)
-        )
+        never = []
+        for index, data in enumerate(self.data):
+            never.append(not data or index == unknown or index in self.special)
+        return self._flags(never)
 
     @cached_property
     def continuing(self) -> Tensor:
@@ -139,19 +144,25 @@ class PieceTexts:
     @cached_property
     def graphemes(self) -> Tensor:
         """Which pieces (V,) begin a grapheme of their own after a letter, not a mark upon it."""
-        firsts = [_first(data) for data in self.data]
-        return self._flags(first != "" and len(graphemes(f"字{first}")) > 1 for first in firsts)
+        begins = []
+        for data in self.data:
+            first = _first(data)
+            begins.append(first != "" and len(graphemes(f"字{first}")) > 1)
+        return self._flags(begins)
 
     def ends_after(self, unspaced: bool) -> Tensor:
         """Return which pieces (V,) end a word whose last letter is of a script without blanks, or
         with them.
         """
-        return self.ends | (self.graphemes if unspaced else self.unspaced)
+        if unspaced:
+            return self.ends | self.graphemes
+        return self.ends | self.unspaced
 
     @cached_property
     def depth(self) -> int:
         """Most pieces whose texts begin with one another, such as ``a``, ``an`` and ``and``."""
-        deepest, above = 1, list[bytes]()
+        deepest = 1
+        above = list[bytes]()
         for data in sorted(filter(None, self.data)):
             while above and not data.startswith(above[-1]):
                 above.pop()
@@ -191,14 +202,13 @@ class PieceTexts:
                 blanks alone fit too.
         """
         by_text = self._by_stripped if stripped else self._by_data
-        split = [
-            index
-            for count in range(not stripped, len(left) + 1)
-            for index in by_text.get(left[:count], ())
-        ]
-        return split + [
-            index for closing in self._closing for index in by_text.get(left + closing, ())
-        ]
+        shortest = 0 if stripped else 1
+        pieces: list[int] = []
+        for count in range(shortest, len(left) + 1):
+            pieces += by_text.get(left[:count], ())
+        for closing in self._closing:
+            pieces += by_text.get(left + closing, ())
+        return pieces
 
     @cached_property
     def _by_data(self) -> dict[bytes, list[int]]:
@@ -231,7 +241,7 @@ class PieceTexts:
 
     @staticmethod
     def _flags(values: Iterable[bool]) -> Tensor:
-        return torch.tensor([*values], dtype=torch.bool)
+        return torch.tensor(list(values), dtype=torch.bool)
 
 
 def _places(texts: Sequence[bytes]) -> dict[bytes, list[int]]:
@@ -246,7 +256,15 @@ def _first(data: bytes) -> str:
     """Return the first character of some bytes, "" if it is not complete in them."""
     if not data:
         return ""
-    length = 1 if data[0] < 0xC0 else 2 if data[0] < 0xE0 else 3 if data[0] < 0xF0 else 4
+    # The first byte says how many bytes of UTF-8 the character has.
+    if data[0] < 0xC0:
+        length = 1
+    elif data[0] < 0xE0:
+        length = 2
+    elif data[0] < 0xF0:
+        length = 3
+    else:
+        length = 4
     try:
         return data[:length].decode()
     except UnicodeDecodeError:

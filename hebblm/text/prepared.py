@@ -101,7 +101,8 @@ class PreparedCorpus:
 
 def load_prepared(folder: Path) -> PreparedCorpus:
     """Load the binarised corpus of a folder, and verify its files."""
-    path, remedy = folder / CORPUS_FILE, "write it again with hebblm-preprocess"
+    path = folder / CORPUS_FILE
+    remedy = "write it again with hebblm-preprocess"
     meta = read_record(CorpusMeta, path, remedy, SCHEMA)
     dictionary = Dictionary.load(folder / DICTIONARY_FILE)
     if dictionary.hash() != meta.dictionary_hash or len(dictionary) != meta.vocabulary_size:
@@ -209,7 +210,9 @@ class EvaluationStream:
     @property
     def target_counts(self) -> Ids | None:
         """(T,) counts of the tokens in the model's training text, None if they are not known."""
-        return self.train_counts[self.ids] if self.counted else None
+        if not self.counted:
+            return None
+        return self.train_counts[self.ids]
 
     @property
     def inputs(self) -> Ids:
@@ -222,7 +225,9 @@ class EvaluationStream:
         return self.ids
 
     def occurrences(self, symbol: str) -> int:
-        return int((self.ids == self.symbols.index(symbol)).sum()) if symbol in self.symbols else 0
+        if symbol not in self.symbols:
+            return 0
+        return int((self.ids == self.symbols.index(symbol)).sum())
 
     @property
     def new(self) -> npt.NDArray[np.bool_]:
@@ -270,11 +275,12 @@ def encode_target(
     meta = target.split(split)
     theirs = target.dictionary
     # (V_target,) source ids, -1 for novel words
-    table = np.array(
-        [source.index(symbol) if symbol in source else -1 for symbol in theirs.symbols],
-        dtype=np.int64,
-    )
-    table[theirs.eos_index], table[theirs.unk_index] = source.eos_index, source.unk_index
+    table = np.full(len(theirs.symbols), -1, dtype=np.int64)
+    for index, symbol in enumerate(theirs.symbols):
+        if symbol in source:
+            table[index] = source.index(symbol)
+    table[theirs.eos_index] = source.eos_index
+    table[theirs.unk_index] = source.unk_index
     novel = np.flatnonzero(table < 0)
     if policy == "open":
         novel = _by_first_appearance(ids, novel)

@@ -113,7 +113,9 @@ def text_column(types: Mapping[str, str], asked: str | None, name: str, remedy: 
 
 def _listed(words: Collection[str], joint: str = "or") -> str:
     *most, last = words
-    return f"{', '.join(most)} {joint} {last}" if most else last
+    if not most:
+        return last
+    return f"{', '.join(most)} {joint} {last}"
 
 
 def _types(path: Path) -> dict[str, str]:
@@ -121,26 +123,36 @@ def _types(path: Path) -> dict[str, str]:
     kind = kind_of(path)[0]
     if kind == ".parquet":
         with _table(path) as table:
-            # A column of codes for strings holds what they stand for.
-            return {
-                field.name: str(getattr(field.type, "value_type", field.type))
-                if str(field.type).startswith("dictionary")
-                else str(field.type)
-                for field in table.schema_arrow
-            }
+            return _declared_types(table)
+    is_table = kind in TABLES
     by_column: dict[str, set[str]] = {}
     for _, record in islice(_records(path), SAMPLE):
         for column, value in record.items():
             types = by_column.setdefault(column, set())
-            if value is not None and (value or kind not in TABLES):
-                types.add(
-                    "numbers" if kind in TABLES and _is_number(value) else JSON_TYPES[type(value)]
-                )
-    several = "string" if kind in TABLES else "mixed"
-    return {
-        column: several if len(types) > 1 else next(iter(types), "null")
-        for column, types in by_column.items()
-    }
+            if value is None or (is_table and not value):
+                continue  # a missing value has any type
+            if is_table and _is_number(value):
+                types.add("numbers")
+            else:
+                types.add(JSON_TYPES[type(value)])
+    several = "string" if is_table else "mixed"
+    settled = dict.fromkeys(by_column, several)
+    for column, types in by_column.items():
+        if len(types) < 2:
+            settled[column] = next(iter(types), "null")
+    return settled
+
+
+def _declared_types(table: Any) -> dict[str, str]:
+    """Return the type of each column of a Parquet file; a column of codes for strings holds what
+    they stand for.
+    """
+    types = {}
+    for field in table.schema_arrow:
+        types[field.name] = str(field.type)
+        if types[field.name].startswith("dictionary"):
+            types[field.name] = str(getattr(field.type, "value_type", field.type))
+    return types
 
 
 def _is_number(text: str) -> bool:
@@ -155,14 +167,13 @@ def _records(path: Path, column: str | None = None) -> Iterator[tuple[str, Mappi
     """Yield place and columns of each record of a file; of a Parquet file only the named column."""
     match kind_of(path)[0]:
         case ".parquet":
+            columns = None if column is None else [column]
+            number = 0
             with _table(path) as table:
-                columns = None if column is None else [column]
-                rows = (
-                    row
-                    for part in table.iter_batches(BATCH, columns=columns)
-                    for row in part.to_pylist()
-                )
-                yield from ((f"record {number}", row) for number, row in enumerate(rows, 1))
+                for part in table.iter_batches(BATCH, columns=columns):
+                    for row in part.to_pylist():
+                        number += 1
+                        yield f"record {number}", row
         case kind if kind in TABLES:
             yield from _rows(path, TABLES[kind])
         case kind:
@@ -176,10 +187,12 @@ def _table(path: Path) -> Iterator[Any]:
     from pyarrow import parquet
 
     with opened(path) as stream, tempfile.TemporaryFile() as unpacked:
+        file = stream
         if kind_of(path)[1]:
             shutil.copyfileobj(stream, unpacked)
+            file = unpacked
         try:
-            yield parquet.ParquetFile(unpacked if kind_of(path)[1] else stream)
+            yield parquet.ParquetFile(file)
         except (pyarrow.ArrowException, OSError) as error:
             why = str(error).split("\n", 1)[0]
             raise UserError(
@@ -223,7 +236,8 @@ def _objects(path: Path, *, whole: bool) -> Iterator[tuple[str, dict[str, Any]]]
         begins = stream.peek(64).removeprefix(BOM).lstrip()[:2]  # type: ignore[attr-defined]
         if whole and (begins[:1] == b"[" or begins in (b"{\n", b"{\r", b"{")):
             records = _parsed(stream.read(), str(path))
-            records = records if isinstance(records, list) else [records]
+            if not isinstance(records, list):
+                records = [records]
             named = ((f"record {number}", value) for number, value in enumerate(records, 1))
         else:
             lines = enumerate(raw_lines(stream, path), 1)

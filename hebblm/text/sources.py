@@ -66,7 +66,9 @@ class TextFile:
     @property
     def size(self) -> int | None:
         """Bytes of the file, None if it is compressed."""
-        return None if kind_of(self.path)[1] else self.path.stat().st_size
+        if kind_of(self.path)[1]:
+            return None
+        return self.path.stat().st_size
 
     def documents(self) -> Iterator[tuple[str, Iterator[str]]]:
         """Yield name and lines of each document that has lines."""
@@ -98,11 +100,9 @@ class TextFile:
     def sha256(self) -> str:
         """Return the hash of the file's bytes, and of the name of its column."""
         digest = sha256(self.path)
-        return (
-            digest
-            if self.column is None
-            else hashlib.sha256(f"{digest}:{self.column}".encode()).hexdigest()
-        )
+        if self.column is None:
+            return digest
+        return hashlib.sha256(f"{digest}:{self.column}".encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +122,19 @@ class FileLines:
     def size(self) -> int | None:
         """Bytes of the files, or an estimate for a part of them; None if one is compressed."""
         sizes = [file.size for file in self.files]
-        return None if None in sizes else round(self.share * sum(filter(None, sizes)))
+        if None in sizes:
+            return None
+        return round(self.share * sum(filter(None, sizes)))
 
     @property
     def column(self) -> str | None:
         """Name of the column that is read, several where files have different ones, None for plain
         text.
         """
-        return (
-            ", ".join(dict.fromkeys(file.column for file in self.files if file.column is not None))
-            or None
-        )
+        columns = dict.fromkeys(file.column for file in self.files if file.column is not None)
+        if not columns:
+            return None
+        return ", ".join(columns)
 
     def lines(self) -> Iterator[str]:
         every = (line for file in self.files for _, lines in file.documents() for line in lines)
@@ -157,9 +159,13 @@ class FileLines:
         end = 0
         for file in self.files:
             for name, lines in file.documents():
-                begin, end = end, end + sum(1 for _ in lines)
-                if max(begin, self.start) < (end if self.stop is None else min(end, self.stop)):
-                    yield name, max(begin, self.start) - self.start
+                first = max(end, self.start)
+                end += sum(1 for _ in lines)
+                last = end
+                if self.stop is not None:
+                    last = min(end, self.stop)
+                if first < last:
+                    yield name, first - self.start
 
 
 def text_files(
@@ -210,18 +216,22 @@ def _column(path: Path, column: str | None, remedy: str, files: int) -> str | No
         ) from error
 
 
-def pieces(file: TextFile, size: int) -> Iterator[str]:
-    """Yield the text in pieces of at least so many characters, each up to an end of line, or a
+def text_parts(file: TextFile, size: int) -> Iterator[str]:
+    """Yield the text in parts of at least so many characters, each up to an end of line, or a
     blank in longer lines.
 
     Its lines are those of :class:`FileLines`; each has an end.
     """
     pending = ""
     for text in file.parts(size):
-        cut = len(text) if text.endswith("\n") else max(text.rfind(" "), text.rfind("\t"))
+        if text.endswith("\n"):
+            cut = len(text)
+        else:
+            cut = max(text.rfind(" "), text.rfind("\t"))
         if cut > 0:  # before a blank or after a line feed, so that no end of line is cut in two
             yield (pending + text[:cut]).replace("\r\n", "\n")
-            pending, text = "", text[cut:]
+            pending = ""
+            text = text[cut:]
         pending += text
         if len(pending) > formats.MAX_LINE_BYTES:
             raise UserError(
@@ -255,16 +265,15 @@ def plain_sources(
             f"{path} is not a folder, so {', '.join(names)} cannot be named within it; name a "
             "folder"
         )
-    chosen = {**named_splits(path), **{split: path / name for split, name in names.items()}}
+    chosen = named_splits(path)
+    for split, name in names.items():
+        chosen[split] = path / name
     if not chosen:
         whole = FileLines(text_files([path], column, remedy))
-        names_below = [
-            file.path.relative_to(path) if path.is_dir() else path.name for file in whole.files
-        ]
-        hashes = {
-            str(name): sha256(file.path)
-            for name, file in zip(names_below, whole.files, strict=True)
-        }
+        hashes = {}
+        for file in whole.files:
+            below = file.path.relative_to(path) if path.is_dir() else path.name
+            hashes[str(below)] = sha256(file.path)
         return contiguous(whole, path), hashes
     suffix = PLAIN if names else "".join(kind_of(next(iter(chosen.values()))))
     wanted = {split: chosen.get(split, path / f"{split}{suffix}") for split in SPLITS}
@@ -272,7 +281,7 @@ def plain_sources(
         raise UserError(
             f"{', '.join(missing)}; a folder needs a file for each of {', '.join(SPLITS)}"
         )
-    by_split = dict(zip(SPLITS, text_files([*wanted.values()], column, remedy), strict=True))
+    by_split = dict(zip(SPLITS, text_files(list(wanted.values()), column, remedy), strict=True))
     sources = {split: FileLines((file,)) for split, file in by_split.items()}
     for split, source in sources.items():
         if next(source.lines(), None) is None:
@@ -285,19 +294,18 @@ def named_splits(path: Path) -> dict[str, Path]:
     ``test.jsonl.gz``.
     """
     splits: dict[str, Path] = {}
-    for file in sorted(path.iterdir()) if path.is_dir() else ():
+    if not path.is_dir():
+        return splits
+    for file in sorted(path.iterdir()):
         split = file.name.partition(".")[0]
-        if (
-            split in SPLITS
-            and file.name[len(split) :].lower() == "".join(kind_of(file))
-            and is_text(file)
-        ):
-            if split in splits:
-                raise UserError(
-                    f"{splits[split]} and {file} are both the {split} split; move one of them "
-                    "elsewhere"
-                )
-            splits[split] = file
+        suffix = file.name[len(split) :].lower()
+        if split not in SPLITS or suffix != "".join(kind_of(file)) or not is_text(file):
+            continue
+        if split in splits:
+            raise UserError(
+                f"{splits[split]} and {file} are both the {split} split; move one of them elsewhere"
+            )
+        splits[split] = file
     return splits
 
 

@@ -22,7 +22,7 @@ _REST = regex.compile(rf"[{_MARKS}]\w")  # what may follow a word directly, such
 
 
 def struck(texts: Sequence[str], word: str) -> list[str]:
-    """Return the pieces of a text without a word, and without a blank before it unless more
+    """Return the left of a text without a word, and without a blank before it unless more
     follows, such as ``'s``.
 
     It begins and ends at borders of graphemes and of words (Unicode Standard Annex 29), and at
@@ -30,20 +30,21 @@ def struck(texts: Sequence[str], word: str) -> list[str]:
     do not matter.
     """
     whole = "".join(texts)
-    spans = [*_found(whole, _folded(word))]
+    spans = list(_found(whole, _folded(word)))
     if not spans:
-        return [*texts]
+        return list(texts)
     ends = [end for _, end in spans]
-    pieces = []
+    left = []
     for start, stop in pairwise(accumulate(map(len, texts), initial=0)):
-        kept, at = [], start
+        kept = []
+        at = start
         for begin, end in spans[bisect_left(ends, start) :]:
             if begin >= stop:
                 break
             kept.append(whole[at : max(at, begin)])
             at = max(at, end)
-        pieces.append("".join([*kept, whole[at:stop]]))
-    return pieces
+        left.append("".join([*kept, whole[at:stop]]))
+    return left
 
 
 def _found(text: str, folded: str) -> Iterator[tuple[int, int]]:
@@ -59,12 +60,14 @@ def _found(text: str, folded: str) -> Iterator[tuple[int, int]]:
     parts = [_folded(text[begin:end]) for begin, end in pairwise(borders)]
     at = 0
     while at < len(parts):
-        stop, part = at + 1, parts[at]
+        stop = at + 1
+        part = parts[at]
         while stop < len(parts) and len(part) < len(folded) and folded.startswith(part):
             part += parts[stop]
             stop += 1
         if part == folded:
-            begin, end = borders[at], borders[stop]
+            begin = borders[at]
+            end = borders[stop]
             blank = text[begin - 1 : begin] in (" ", "\t") and not _REST.match(text, end)
             yield begin - blank, end
             at = stop

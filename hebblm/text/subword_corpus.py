@@ -104,7 +104,8 @@ class SubwordCorpus:
 
     def _batches(self, split: str) -> Iterator[tuple[list[str], str]]:
         """Yield some lines of a split at a time, and the text to encode of them."""
-        lines, done = self.corpus.lines(split), 0
+        lines = self.corpus.lines(split)
+        done = 0
         with bar(passing=True) as progress:
             task = progress.add_task(f"encode {self.corpus.name} {split}", total=None, unit="lines")
             while batch := list(islice(lines, LINES)):
@@ -218,7 +219,8 @@ def _tell_fit(
 
     ``apart`` of its words are counted without the punctuation at their ends.
     """
-    name, subwords = read.corpus.name.removeprefix("text:"), read.subwords
+    name = read.corpus.name.removeprefix("text:")
+    subwords = read.subwords
     tell_loss(name, stream.lost, stream.bytes)
     if unknown := int((stream.spelled > 0).sum()):
         log(
@@ -229,11 +231,10 @@ def _tell_fit(
     if counted is None:
         return
     if apart:
-        remedy = (
-            ""
-            if subwords.splitting == "moses"
-            else "; use tokenizer=moses if the model reads it apart as well"
-        )
+        if subwords.splitting == "moses":
+            remedy = ""
+        else:
+            remedy = "; use tokenizer=moses if the model reads it apart as well"
         log(
             f"{100 * apart / stream.words:.3g} % of the words of {name} are counted without the "
             "punctuation at their "

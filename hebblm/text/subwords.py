@@ -38,9 +38,10 @@ class Subwords(Vocabulary):
                 f"{type(tokenizer).__name__} does not say where its pieces stand in a text; use a "
                 "fast tokenizer"
             )
-        begin = (
-            tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
-        )
+        if tokenizer.bos_token_id is not None:
+            begin = tokenizer.bos_token_id
+        else:
+            begin = tokenizer.eos_token_id
         # models may lack rows for these, as Gemma 3 does for one for images
         added = tokenizer.get_added_vocab()
         known = (index for piece, index in tokenizer.get_vocab().items() if piece not in added)
@@ -92,7 +93,8 @@ class Subwords(Vocabulary):
         """
         text = self._split(text)
         ids, spans = self._cut(text)
-        pieces, end = [], 0
+        pieces = []
+        end = 0
         for _, stop in spans:
             # blanks that no piece covers go with the next one
             pieces.append(text[end : max(end, stop)])
@@ -103,7 +105,8 @@ class Subwords(Vocabulary):
             for place, index in enumerate(ids)
             if index == self._unknown and text[slice(*spans[place])].strip() != name
         )
-        spelled, end = [], 0
+        spelled = []
+        end = 0
         for place in unknown:  # their spelling is charged: nothing of it is lost
             begin, stop = spans[place]
             spelled += [text[end:begin], name]
@@ -160,8 +163,12 @@ def _unknown_of(tokenizer: Any) -> int | None:
     model = {} if settings is None else json.loads(settings)["model"]
     if model.get("unk_token") is not None:
         index = tokenizer.convert_tokens_to_ids(model["unk_token"])
-        return None if index is None else int(index)
-    return None if model.get("unk_id") is None else int(model["unk_id"])
+        if index is None:
+            return None
+        return int(index)
+    if model.get("unk_id") is None:
+        return None
+    return int(model["unk_id"])
 
 
 def _written(tokenizer: Any) -> str | None:
@@ -179,7 +186,8 @@ def _untrimmed(tokenizer: Any) -> Any:
     """Return a copy of a tokenizer that counts blanks as parts of their pieces; None if it does so
     already.
     """
-    backend, settings = tokenizer.backend_tokenizer, _written(tokenizer)
+    backend = tokenizer.backend_tokenizer
+    settings = _written(tokenizer)
     if settings is None or '"trim_offsets":true' not in settings.replace(" ", ""):
         return None
     copied = type(backend).from_str(
@@ -194,4 +202,6 @@ def _untrimmed(tokenizer: Any) -> Any:
 def token_before(tokenizer: Any) -> int | None:
     """Return ``bos_token`` if a tokenizer puts it before every text by itself, else None."""
     begin = getattr(tokenizer, "bos_token_id", None)
-    return begin if begin is not None and tokenizer("a")["input_ids"][:1] == [begin] else None
+    if begin is None or tokenizer("a")["input_ids"][:1] != [begin]:
+        return None
+    return int(begin)

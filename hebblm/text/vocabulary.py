@@ -30,12 +30,12 @@ class Encoded:
         if not self.ids and self.words is None:
             return more
         shifted = tuple(len(self.ids) + place for place in more.unknown)
-        words = (
-            None
-            if self.words is None or more.words is None
-            else Words.joined([self.words, more.words])
-        )
-        tokens, ids = self.tokens + more.tokens, self.ids + more.ids
+        if self.words is None or more.words is None:
+            words = None
+        else:
+            words = Words.joined([self.words, more.words])
+        tokens = self.tokens + more.tokens
+        ids = self.ids + more.ids
         return Encoded(tokens, ids, self.unknown + shifted, words, self.lost + more.lost)
 
     def cut(self, place: int) -> tuple[Encoded, Encoded]:
@@ -124,7 +124,7 @@ class Vocabulary(ABC):
     def snapshot(self) -> Self:
         """Return a vocabulary with the words of now; neither changes the other."""
         other = copy.copy(self)
-        other.words = [*self.words]
+        other.words = list(self.words)
         return other
 
     def include(self, words: Iterable[str]) -> None:  # noqa: B027 - there may be no new words
@@ -176,7 +176,8 @@ class GrowingVocabulary(Vocabulary):
     ) -> None:
         check_splitting(splitting)
         self.dictionary = dictionary
-        self.known, self.counts = len(dictionary), dictionary.counts
+        self.known = len(dictionary)
+        self.counts = dictionary.counts
         self.start = dictionary.eos_index  # a text follows an end of line
         self.unknown = dictionary.unk_index
         self.end = None  # words go on after an end of line
@@ -211,19 +212,24 @@ class GrowingVocabulary(Vocabulary):
 
     def split(self, splitting: Chosen) -> None:
         self.splitting = splitting
-        self.tokenizer = (
-            self.own if splitting == "own" else fitting((), self.own, self._has, splitting, name="")
-        )
+        if splitting == "own":
+            self.tokenizer = self.own
+        else:
+            self.tokenizer = fitting((), self.own, self._has, splitting, name="")
 
     def encode(self, text: str, *, include: bool) -> Encoded:
         """Return the words of a text; each line break, but not the text's end, is an ``<eos>``."""
-        end, tokens, lost = self.dictionary[self.start], list[str](), 0
+        end = self.dictionary[self.start]
+        tokens = list[str]()
+        lost = 0
         # A blank at either end stands between this text and another one: it is not lost.
         inner = text.removeprefix(" ").removesuffix(" ")
         for line, shown in zip(text.split("\n"), inner.split("\n"), strict=True):
             words = self.tokenizer.tokenize(line)
             if self.lower:
-                words = [token if token in self.dictionary else token.lower() for token in words]
+                for at, word in enumerate(words):
+                    if word not in self.dictionary:
+                        words[at] = word.lower()
             lost += self.tokenizer.lost(shown, words)
             tokens += [*words, end]
         tokens.pop()

@@ -52,14 +52,14 @@ class Words:
 
     @classmethod
     def joined(cls, parts: Sequence[Words]) -> Words:
-        before = np.cumsum([0, *map(len, parts)])[:-1]
-        first, last = (
-            np.concatenate([bounds + start for bounds, start in zip(column, before, strict=True)])
-            for column in ([part.first for part in parts], [part.last for part in parts])
-        )
-        return cls(
-            tuple(word for part in parts for word in part.texts), first, last, parts[0].goes_on
-        )
+        texts: list[str] = []
+        firsts = []
+        lasts = []
+        for part in parts:
+            firsts.append(part.first + len(texts))
+            lasts.append(part.last + len(texts))
+            texts += part.texts
+        return cls(tuple(texts), np.concatenate(firsts), np.concatenate(lasts), parts[0].goes_on)
 
     def cut(self, place: int) -> tuple[Words, Words]:
         """Return the words of the pieces before a place, and of those from there on; one word may
@@ -86,13 +86,13 @@ def words_of(text: str, spans: Sequence[tuple[int, int]]) -> Words:
     nothing, belongs to the next word, at the end to the last one. A text of blanks alone is one
     word.
     """
-    words = [*_WORD.finditer(text)]
+    words = list(_WORD.finditer(text))
     if not words:
         nothing = np.zeros(len(spans), dtype=np.int64)
-        return Words((text,) if text else (), nothing, nothing)
-    begins, ends = (
-        np.array([bound(match) for match in words]) for bound in (re.Match.start, re.Match.end)
-    )
+        blank_words = (text,) if text else ()
+        return Words(blank_words, nothing, nothing)
+    begins = np.array([match.start() for match in words])
+    ends = np.array([match.end() for match in words])
     start, stop = np.array(spans, dtype=np.int64).reshape(-1, 2).T
     # the first word that ends after the piece begins
     first = np.searchsorted(ends, start, side="right")
@@ -112,7 +112,8 @@ def lost_bytes(text: str, decoded: str) -> int:
     """
     if decoded in (text, f" {text}"):
         return 0
-    original, back = Counter(text), Counter(decoded)
+    original = Counter(text)
+    back = Counter(decoded)
     return max(_size(original - back), _size(back - original))
 
 

@@ -108,7 +108,8 @@ class HebbGrid:
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Load the sums of an earlier process."""
-        self.sums, self.tokens = state["sums"].cpu(), int(state["tokens"])
+        self.sums = state["sums"].cpu()
+        self.tokens = int(state["tokens"])
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         """Add the losses of a mini-batch."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise, product, starmap
+from itertools import pairwise, product
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +30,11 @@ def next_to(tried: Sequence[Point], point: Point) -> list[Point]:
     """Return those of some points, all combinations of some values, that are next to a point along
     every axis.
     """
-    axes = {name: near([other[name] for other in tried], [value]) for name, value in point.items()}
-    return [other for other in tried if all(other[name] in kept for name, kept in axes.items())]
+    left = list(tried)
+    for name, value in point.items():
+        kept = near([other[name] for other in tried], [value])
+        left = [other for other in left if other[name] in kept]
+    return left
 
 
 def divided(count: int, compute: Callable[[Sequence[int]], Mapping[int, Losses]]) -> list[Losses]:
@@ -44,10 +47,10 @@ def divided(count: int, compute: Callable[[Sequence[int]], Mapping[int, Losses]]
     # the bar is the first process's own, and a reading of the others may cost more
     if len(indices) < count:
         log(f"{len(indices)} of {count} points are done here; waiting for the other processes")
-    tokens = max(
-        ranks.all_gather_object(max((len(values) for values in losses.values()), default=0))
-    )
-    rows = np.stack([losses[index] for index in indices]) if len(indices) else np.zeros((0, tokens))
+    tokens = max((len(values) for values in losses.values()), default=0)
+    rows = np.zeros((0, max(ranks.all_gather_object(tokens))))
+    if len(indices):
+        rows = np.stack([losses[index] for index in indices])
     # by rank (n, T)
     by_rank = [part.numpy() for part in ranks.all_gather_rows(torch.from_numpy(rows))]
     return [by_rank[index % ranks.size][index // ranks.size] for index in range(count)]
@@ -80,11 +83,14 @@ class BestPoint:
         """Record a point, and return whether it is the best so far among those with the fixed
         values.
         """
-        self.tried.append({**values, "nll": mean if np.isfinite(mean) else float("inf")})
+        if not np.isfinite(mean):
+            mean = float("inf")
+        self.tried.append({**values, "nll": mean})
         allowed = all(values.get(name, value) == value for name, value in self.fixed.items())
         if not allowed or not mean < self.loss:
             return False
-        self.loss, self.values = mean, values
+        self.loss = mean
+        self.values = values
         return True
 
 
@@ -96,16 +102,14 @@ def mixed(memory: Losses, base: Losses, weight: float | str, every: int) -> Loss
     learned online as a context learns it, with intervals of so many tokens.
     """
     parts = np.stack([*np.atleast_2d(memory), base], 1)  # (T, C + 1)
-    learned = OnlineMixtureWeights(
-        (0.0,) * (parts.shape[1] - 1), total=None if isinstance(weight, str) else weight
-    )
+    total = None if isinstance(weight, str) else weight
+    learned = OnlineMixtureWeights((0.0,) * (parts.shape[1] - 1), total=total)
     mixture_weights = np.empty_like(parts)
-    for now in starmap(
-        slice, pairwise([*learning_places(range(0, len(base), every), len(base)), len(base)])
-    ):
-        mixture_weights[now] = learned.value
-        if isinstance(weight, str) or len(learned.owned) > 1:
-            learned = learned.after(parts[now].tolist())
+    places = learning_places(range(0, len(base), every), len(base))
+    for begin, end in pairwise([*places, len(base)]):
+        mixture_weights[begin:end] = learned.value
+        if total is None or len(learned.owned) > 1:
+            learned = learned.after(parts[begin:end].tolist())
     with np.errstate(divide="ignore"):  # a share of 0
         losses: Losses = -np.logaddexp.reduce(np.log(mixture_weights) - parts, axis=1)
     return losses

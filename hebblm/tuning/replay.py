@@ -45,7 +45,9 @@ class Replay:
         any point.
         """
         with current().in_turn():
-            base, memory, sweep = scenario.base(settings), scenario.memory(settings), None
+            base = scenario.base(settings)
+            memory = scenario.memory(settings)
+            sweep = None
             plan = sweep_plan(scenario, settings)
             with bar() as progress:
                 task = progress.add_task(
@@ -105,9 +107,9 @@ class Replay:
         watched: Sequence[Predictor] = (),
     ) -> dict[str, Losses]:
         """Return the losses (T,) of some rules, read by this rank alone; see :meth:`score`."""
-        checkpoint = (
-            None if self.checkpoint is None else self.checkpoint.next_pass(title, observers)
-        )
+        checkpoint = None
+        if self.checkpoint is not None:
+            checkpoint = self.checkpoint.next_pass(title, observers)
         self.base.reset()
         self.context.learners = ()  # what an earlier reading learned would be solved for in vain
         self.context.reset()
@@ -139,10 +141,11 @@ class Replay:
 def describe(scenario: Scenario) -> dict[str, Any]:
     """What is recorded of the scenario of a tuning, as JSON."""
     config = scenario.config
+    texts = {"source": scenario.source, "target": scenario.target}
+    if scenario.column is not None:
+        texts["column"] = scenario.column
     return {
-        "source": scenario.source,
-        "target": scenario.target,
-        **({} if scenario.column is None else {"column": scenario.column}),
+        **texts,
         "split": scenario.split,
         "tokens": len(scenario.stream),
         "normalization": scenario.normalization,

@@ -48,7 +48,10 @@ class Search:
 
     @property
     def values(self) -> Point:
-        return {name: value for best in self.best.values() for name, value in best.values.items()}
+        values: Point = {}
+        for best in self.best.values():
+            values |= best.values
+        return values
 
     @property
     def settings(self) -> Hyperparameters:
@@ -76,22 +79,25 @@ class Search:
         The points of a combination are tried with the best values of its parts, so these must be
         the defaults too. Values that the method does not read do not matter.
         """
-        usual, record = self.usual, METHODS[method]
-        read = {kind.section for kind in record.settings} | {
-            "dynamic" if record.uses_dynamic_base else "base"
-        }
+        usual = self.usual
+        record = METHODS[method]
+        # 1) The parts of a combination are at their defaults.
+        for part in with_parts([method]) - {method}:
+            if part in self.best:
+                for name, value in self.best[part].values.items():
+                    if usual[name] != value:
+                        return None
+
+        # 2) So is everything else that the method reads.
+        read = {kind.section for kind in record.settings}
+        read.add("dynamic" if record.uses_dynamic_base else "base")
         if record.predictor(self.start.methods).requirements.retrieval:
             read.add("memory")
-        parts = [self.best[name] for name in with_parts([method]) - {method} if name in self.best]
-        values = {name: value for part in parts for name, value in part.values.items()}
-        if any(usual[name] != value for name, value in values.items()):
-            return None
-        if any(
-            self.start.of(name) != value
-            for name, value in usual.items()
-            if name.partition(".")[0] in read
-        ):
-            return None
+        for name, value in usual.items():
+            if name.partition(".")[0] in read and self.start.of(name) != value:
+                return None
+
+        # 3) Among the points that were tried, that of the defaults.
         for point in self.best[method].tried:
             if all(usual[name] == value for name, value in point.items() if name != "nll"):
                 return float(point["nll"])
@@ -110,11 +116,10 @@ class Search:
         if not best.values:
             for point in best.tried:
                 if all(point.get(name, value) == value for name, value in self.fixed.items()):
-                    rates = (
-                        METHODS[method].rates(self.start.methods)
-                        if method in METHODS
-                        else f"{method}.lr"
-                    )
+                    if method in METHODS:
+                        rates = METHODS[method].rates(self.start.methods)
+                    else:
+                        rates = f"{method}.lr"
                     raise UserError(
                         f"{method}: no point that was tried has a finite loss; lower {rates} "
                         "in `settings`, or leave the method out of `methods`"
@@ -135,13 +140,13 @@ class Search:
         }
         for method in self.wanted:
             tried = METHODS[method].search_space
-            axes = (
-                by_method.get(method, {"weight": grid.weight})
-                if tried is None
-                else tried(self.settings.methods, grid)
-            )
+            if tried is None:
+                axes = by_method.get(method, {"weight": grid.weight})
+            else:
+                axes = tried(self.settings.methods, grid)
             for name, axis in axes.items():
-                values, key = list(axis), f"{dotted(method)}.{name}"
+                values = list(axis)
+                key = f"{dotted(method)}.{name}"
                 if self.fixed.get(key, values[0]) not in values:
                     raise UserError(
                         f"{key}={self.fixed[key]} is not a value that tuning tries for {method}; "
@@ -158,11 +163,12 @@ class Search:
         A point with an online sharpness has a rule for each of its memories, numbered as well.
         """
         changes = {f"{dotted(method)}.{name}": value for name, value in whole.items()}
-        return {
-            name: METHODS[method].predictor(self.settings.changed({**point, **changes}).methods)
-            for index, point in enumerate(tried)
-            for name, point in named(f"{method} {index}", point).items()
-        }
+        predictors = {}
+        for index, point in enumerate(tried):
+            for name, alone in named(f"{method} {index}", point).items():
+                settings = self.settings.changed({**alone, **changes})
+                predictors[name] = METHODS[method].predictor(settings.methods)
+        return predictors
 
 
 def named(name: str, point: Point) -> dict[str, Point]:
@@ -172,9 +178,10 @@ def named(name: str, point: Point) -> dict[str, Point]:
     for setting, value in point.items():
         values = ONLINE_VALUES.get(setting.rpartition(".")[2], ())
         if value == ONLINE and values:
-            return {
-                f"{name}.{index}": {**point, setting: number} for index, number in enumerate(values)
-            }
+            points = {}
+            for index, number in enumerate(values):
+                points[f"{name}.{index}"] = {**point, setting: number}
+            return points
     return {name: point}
 
 
@@ -186,6 +193,12 @@ def write_tuned(
     """
     # The window is not tuned, but theta and gamma were found for it.
     values = {"cache.window": search.start.methods[CacheConfig].window, **search.values}
+    losses = {}
+    tried = {}
+    for name, best in search.best.items():
+        losses[name] = best.loss
+        if best.tried:
+            tried[name] = encode(best.tried, f"tried.{name}")
     document = {
         "schema": TUNED_SCHEMA,
         "values": values,
@@ -193,12 +206,8 @@ def write_tuned(
         "model": scenario.model.describe(),
         "provenance": {**provenance, "data_sha256": scenario.data_sha256},
         "at_end": search.at_end,
-        "nll": {name: best.loss for name, best in search.best.items()},
-        "tried": {
-            name: encode(best.tried, f"tried.{name}")
-            for name, best in search.best.items()
-            if best.tried
-        },
+        "nll": losses,
+        "tried": tried,
     }
     with file_lock(folder / TUNED_FILE, "tuned values"):
         write_json(folder / TUNED_FILE, document)

@@ -97,7 +97,8 @@ class Sweep:
     def _rows(self, name: str, begin: int, end: int) -> Tensor:
         index = begin // self.part
         if index != self._held:
-            self._tensors, self._held = self._parts.load(index), index
+            self._tensors = self._parts.load(index)
+            self._held = index
             os.utime(self._parts.folder)  # what is being read makes room last
         start = index * self.part
         return placed(self._tensors[name][begin - start : end - start], self._device)
@@ -105,7 +106,8 @@ class Sweep:
 
 def sweep_plan(scenario: Scenario, settings: Hyperparameters) -> SweepPlan:
     """Plan of a scenario's sweep under some hyper-parameters."""
-    config, stream = scenario.config, scenario.stream
+    config = scenario.config
+    stream = scenario.stream
     remembered = None  # the hash of the training ids in the memory, if it holds any
     if config.memory_content != "test":
         remembered = hash_of_ids(scenario.training_ids()[-config.training_entries - 1 :])
@@ -138,7 +140,8 @@ def prepare_sweep(
 
     None if the base learns, or if the sweep would not fit the cache's limit.
     """
-    total, weight = len(stream), base.head.weight
+    total = len(stream)
+    weight = base.head.weight
     size = total * (weight.shape[1] * weight.element_size() + plan.k * (weight.element_size() + 4))
     if base.trains_online or size > LIMIT_BYTES:
         return None
@@ -170,7 +173,9 @@ def _fill(
     """Write the parts that are not there yet; another process may have written some or all of
     them.
     """
-    total, pace, done = len(stream), plan.pace, parts.finished()
+    total = len(stream)
+    pace = plan.pace
+    done = parts.finished()
     if done:
         log(
             f"the reading continues after its first {min(total, done * plan.part):,} of {total:,} "

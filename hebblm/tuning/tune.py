@@ -71,7 +71,9 @@ def tune(
         )
     # above 0, it is tuned
     kept = {name: value for name, value in (fixed or {}).items() if name != "base.lr"}
-    usual = defaults() | (TRANSFORMERS if scenario.config.model is not None else {})
+    usual = defaults()
+    if scenario.config.model is not None:
+        usual |= TRANSFORMERS
     around = around or {}
     search = Search(settings, grid.around(around), with_parts(methods), kept, usual=usual)
     if scenario.closed:
@@ -91,31 +93,31 @@ def tune(
 
 def tune_static(search: Search, replay: Replay) -> None:
     """Tune the methods that read the states of the base."""
-    wanted, best = search.wanted, search.best
-    alone = {
-        name: _space(search, name)
-        for name, method in METHODS.items()
-        if method.search_space and not method.parts
-    }
+    wanted = search.wanted
+    best = search.best
+    # 1) Methods without parts, all in one reading of the text. With a share to be tried, the memory
+    # is read alone; its share of the mixture is computed from the losses afterwards.
+    alone = {}
+    for name, method in METHODS.items():
+        if name in wanted and method.search_space and not method.parts:
+            alone[name] = _space(search, name)
     predictors: dict[str, Predictor] = {"lstm": Unadapted()}
-    for method, (tried, mixture_weights) in alone.items():
-        if method in wanted:
-            predictors |= search.predictors(
-                method, tried, **({"gamma": 1.0} if mixture_weights else {})
-            )
+    for name, (tried, mixture_weights) in alone.items():
+        if mixture_weights:
+            predictors |= search.predictors(name, tried, gamma=1.0)
+        else:
+            predictors |= search.predictors(name, tried)
     losses = replay.score(predictors, f"tune {len(predictors)} points")
     base = losses["lstm"]
     best["lstm"] = BestPoint(float(base.mean()), {}, base)
-    for method, (tried, mixture_weights) in alone.items():
-        if method in wanted:
-            outcomes = _found(losses, method, tried)
-            name = f"{dotted(method)}.gamma"
-            search.take(
-                method,
-                with_shares(outcomes, base, name, mixture_weights, replay.every)
-                if mixture_weights
-                else outcomes,
-            )
+    for name, (tried, mixture_weights) in alone.items():
+        outcomes = _found(losses, name, tried)
+        if mixture_weights:
+            gamma = f"{dotted(name)}.gamma"
+            outcomes = with_shares(outcomes, base, gamma, mixture_weights, replay.every)
+        search.take(name, outcomes)
+
+    # 2) Methods over others, at the best values of these.
     if "hebb" in wanted:
         _tune_hebb(search, replay)
     for part in ("mbpa", "hebb"):
@@ -151,7 +153,8 @@ def tune_dynamic(
     checkpoint: RunCheckpoint | None = None,
 ) -> None:
     """Tune dynamic evaluation, around some values by dotted name or on the whole grid."""
-    grid, config = search.grid, search.settings.dynamic
+    grid = search.grid
+    config = search.settings.dynamic
     squares = gradient_statistics(scenario, config)
     search.note_rate(usual := float(with_rate(config, squares).lr))
     rates = points(
@@ -182,7 +185,11 @@ def _alone(
     to the best so far.
     """
     start = {name: search.fixed.get(name, around[name]) for name in tried[0] if name in around}
-    left, seen, least = (next_to(tried, start) if start else list(tried)), [], np.inf
+    left = list(tried)
+    if start:
+        left = next_to(tried, start)
+    seen = []
+    least = np.inf
 
     def compute(indices: Sequence[int]) -> dict[int, Losses]:
         return {index: losses_of(left[index]) for index in indices}
@@ -191,7 +198,8 @@ def _alone(
         settings = search.start.changed(point)
         memory = scenario.empty_memory(settings)
         base = base_of(settings)
-        context, every = scenario.context(base, memory, 0), scenario.config.update_every
+        context = scenario.context(base, memory, 0)
+        every = scenario.config.update_every
         replay = Replay(scenario, base, context, every, write=False, checkpoint=checkpoint)
         title = "tune " + ", ".join(f"{name}={value}" for name, value in point.items())
         return replay.read({"base": Unadapted()}, title)["base"]
@@ -200,7 +208,8 @@ def _alone(
         for point, losses in zip(left, divided(len(left), compute), strict=True):
             yield point, losses
             if losses.mean() < least:
-                least, start = losses.mean(), point
+                least = losses.mean()
+                start = point
         seen += left
         left = [point for point in next_to(tried, start) if point not in seen]
 
@@ -224,4 +233,7 @@ def _found(
     """
     for index, point in enumerate(tried):
         rows = [losses[name] for name in named(f"{method} {index}", point)]
-        yield point, np.stack(rows) if len(rows) > 1 else rows[0]
+        if len(rows) > 1:
+            yield point, np.stack(rows)
+        else:
+            yield point, rows[0]

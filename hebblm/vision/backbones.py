@@ -250,7 +250,8 @@ def build_classifier(name: Name, classes: int, seed: int) -> Classifier:
     Convolutions are drawn as He et al. 2015 (fan-out), a linear layer uniformly; norms are the
     identity, and zero at the end of a residual branch.
     """
-    classifier, draws = Classifier(MADE[name](), classes), generator(seed, f"weights of {name}")
+    classifier = Classifier(MADE[name](), classes)
+    draws = generator(seed, f"weights of {name}")
     for layer in classifier.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(

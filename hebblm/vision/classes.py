@@ -43,7 +43,8 @@ ONLINE: tuple[Experiment, ...] = ("online", "pretrain-classes", "sensitivity", "
 @lru_cache(maxsize=1)  # read once for all rates of a tuning
 def old_memory(start: Pretrained) -> Remembered:
     """The pairs of pre-training, keys as the pre-trained network gives them."""
-    samples, pictures = start.parts.train, start.pictures("train")
+    samples = start.parts.train
+    pictures = start.pictures("train")
     with stage("keys of the pre-training pictures", len(samples)) as progress:
         keys = features_of(start.copy(), pictures, samples, progress)
     labels = pictures.labels[samples.to(start.device)]
@@ -52,7 +53,9 @@ def old_memory(start: Pretrained) -> Remembered:
 
 
 def run_incremental(setup: ClassSetup) -> Outcome:
-    settings, first, classes = setup.settings.increment, setup.seeds[0], setup.settings.old_classes
+    settings = setup.settings.increment
+    first = setup.seeds[0]
+    classes = setup.settings.old_classes
     _check(setup, settings.tested, classes)
     wanted = Pretraining.of(setup.dataset, setup.settings, classes, first)
     increment(setup.dataset, wanted.parts, samples=settings.samples, ratio=1, seed=first)
@@ -70,21 +73,22 @@ def run_incremental(setup: ClassSetup) -> Outcome:
     methods = methods_of(METHODS, values, setup.settings.adaptation)
 
     def run_seed(seed: int, ratio: int) -> SeedRun:
-        start, title = start_of(setup, seed, classes), f"seed {seed}, {ratio}:1"
+        start = start_of(setup, seed, classes)
+        title = f"seed {seed}, {ratio}:1"
         order = predicted_order(setup.dataset, settings.tested, seed)
         tuning = FineTuning(setup, start, seed, ratio=ratio, point=values["parametric"])
 
         def step(epoch: int) -> Step:
             tuning.learn(epoch, title)
-            if not (count := settings.tested_after(epoch + 1)):
+            count = settings.tested_after(epoch + 1)
+            if count == 0:
                 nothing = torch.full((len(order),), MISSING, dtype=torch.uint8)
-                return dict.fromkeys(methods, nothing), {
-                    name: {"stabilized": 0} for name in methods
-                }
+                none_retried = {name: {"stabilized": 0} for name in methods}
+                return dict.fromkeys(methods, nothing), none_retried
             snapshot = tuning.snapshot("test", order[:count])
-            classes_of, numbers = as_step(
-                predict(setup, snapshot, methods, f"{title}, epoch {epoch + 1}", observes=False)
-            )
+            whole_title = f"{title}, epoch {epoch + 1}"
+            answers = predict(setup, snapshot, methods, whole_title, observes=False)
+            classes_of, numbers = as_step(answers)
             rest = len(order) - count
             padded = {}
             for name, predicted in classes_of.items():
@@ -105,7 +109,10 @@ def run_incremental(setup: ClassSetup) -> Outcome:
             seed, values, labels, predictions, summed(taken), drawn, f"{ratio}:1", start.about
         )
 
-    runs = [partial(run_seed, seed, ratio) for ratio in settings.ratios for seed in setup.seeds]
+    runs = []
+    for ratio in settings.ratios:
+        for seed in setup.seeds:
+            runs.append(partial(run_seed, seed, ratio))
     return Outcome(tuple(divided(runs)), {"1:1": tried})
 
 
@@ -122,41 +129,32 @@ def run_online(setup: ClassSetup, experiment: Experiment = "online") -> Outcome:
             counts = settings.varied
         # Hebb-N takes over the values of Hebb; v1, v2 and v3 have their own, tuned like Hebb's
         case "ablation":
-            names = (
-                "mbpa",
-                *VARIANTS,
-                *(f"hebb-{capacity}" for capacity in settings.adaptation.rings),
-                "hebb",
-            )
+            rings = tuple(f"hebb-{capacity}" for capacity in settings.adaptation.rings)
+            names = ("mbpa", *VARIANTS, *rings, "hebb")
         case "sensitivity":  # from one adaptation pass a seed
             points = grid_points(settings.sensitivity)
             names = ("parametric", "mixture", "mbpa", *points)
     _check(setup, settings.online.streamed, *counts)
 
     def run_seed(seed: int, old_classes: int, values: dict[str, Point]) -> SeedRun:
-        start, title = start_of(setup, seed, old_classes), f"seed {seed}, {old_classes} old classes"
+        start = start_of(setup, seed, old_classes)
+        title = f"seed {seed}, {old_classes} old classes"
         order = predicted_order(setup.dataset, settings.online.streamed, seed)
 
         def step(_: int) -> Step:
             snapshot, drift = _follow(
                 setup, start, "test", order, seed, values["parametric"], title
             )
-            classes_of, numbers = as_step(
-                predict(
-                    setup,
-                    snapshot,
-                    methods_of(names, values, settings.adaptation),
-                    title,
-                    observes=True,
-                )
-            )
+            methods = methods_of(names, values, settings.adaptation)
+            classes_of, numbers = as_step(predict(setup, snapshot, methods, title, observes=True))
             first = next(iter(numbers))
             return classes_of, {**numbers, first: {**numbers[first], **drift}}
 
         path = setup.state / f"online-{old_classes}-seed-{seed}.state.safetensors"
         run = run_of(setup, start, seed, names=list(names), values=values)
         predictions, (counted,) = take_steps(path, run, 1, step)
-        labels, drawn = setup.dataset.test.labels[order], {"test": order, **vars(start.parts)}
+        labels = setup.dataset.test.labels[order]
+        drawn = {"test": order, **vars(start.parts)}
         return SeedRun(
             seed, values, labels, predictions, counted, drawn, str(old_classes), start.about
         )
@@ -165,9 +163,8 @@ def run_online(setup: ClassSetup, experiment: Experiment = "online") -> Outcome:
     tuning = {}
     for count in counts:
         values, tuning[str(count)] = _online_values(setup, count)
-        runs += divided(
-            [partial(run_seed, seed, count, {**values, **points}) for seed in setup.seeds]
-        )
+        all_values = {**values, **points}
+        runs += divided([partial(run_seed, seed, count, all_values) for seed in setup.seeds])
     return Outcome(tuple(runs), tuning)
 
 
@@ -180,7 +177,8 @@ def _online_values(setup: ClassSetup, old_classes: int) -> tuple[dict[str, Point
     settings = setup.settings.online
 
     def learn_held_out(start: Pretrained, point: Point) -> Snapshot:
-        order, title = start.parts.held_out[: settings.chosen_on], f"tune, {_written(point)}"
+        order = start.parts.held_out[: settings.chosen_on]
+        title = f"tune, {_written(point)}"
         return _follow(setup, start, "train", order, setup.seeds[0], point, title)[0]
 
     return tuned(
@@ -209,7 +207,8 @@ def _follow(
     """Train the network along a stream; return the pictures as methods read them, and the drift of
     its keys.
     """
-    blocks, learning = [], Stream(setup, start, part, order, seed, point)
+    blocks = []
+    learning = Stream(setup, start, part, order, seed, point)
     with stage(f"{title}: learn", len(order)) as progress:
         for block in learning:
             blocks.append(block)
@@ -225,7 +224,9 @@ def run_timing(setup: ClassSetup) -> dict[str, Any]:
     pace hits all alike. Learning, retrieval, adaptation and writing to the memory are timed;
     computing the old pictures' keys is not.
     """
-    settings, seed, classes = setup.settings, setup.seeds[0], setup.settings.old_classes
+    settings = setup.settings
+    seed = setup.seeds[0]
+    classes = setup.settings.old_classes
     _check(setup, settings.timing.samples, classes)
     values, tried = _online_values(setup, classes)
     start = start_of(setup, seed, classes)
@@ -253,23 +254,26 @@ def run_timing(setup: ClassSetup) -> dict[str, Any]:
 
     for name in METHODS:
         timed(name, WARM_UP_BLOCKS * settings.online.interval)
-    path, title = setup.state / f"timing-{run}.state.safetensors", "time every method in turn"
+    path = setup.state / f"timing-{run}.state.safetensors"
+    title = "time every method in turn"
     _, rounds = take_steps(path, run, settings.timing.rounds, in_turn, title=title)
-    seconds = {name: [seconds_of[name]["seconds"] for seconds_of in rounds] for name in METHODS}
+    records = {}
+    for name in METHODS:
+        times = []
+        ratios = []
+        for seconds in rounds:
+            times.append(seconds[name]["seconds"])
+            ratios.append(seconds[name]["seconds"] / seconds["parametric"]["seconds"])
+        records[name] = {
+            "hyperparameters": values_of(name, values),
+            "seconds": _median_of(times),
+            "ratio": _median_of(ratios),
+        }
     return {
         "tuning": {str(classes): tried},
         "at_end": at_end({str(classes): tried}),
         "seeds": [{"seed": seed, "pretraining": dict(start.record)}],
-        "methods": {
-            name: {
-                "hyperparameters": values_of(name, values),
-                "seconds": _median_of(times),
-                "ratio": _median_of(
-                    [a / b for a, b in zip(times, seconds["parametric"], strict=True)]
-                ),
-            }
-            for name, times in seconds.items()
-        },
+        "methods": records,
     }
 
 

@@ -24,7 +24,8 @@ from torch import Tensor
 from hebblm.errors import UserError, unreadable
 from hebblm.io.download import checked, find, load_dataset
 
-DIGITS_WHITE, DIGITS_TEST_SHARE = 16, 0.2
+DIGITS_WHITE = 16
+DIGITS_TEST_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,8 @@ def _read_idx(path: Path, dimensions: int) -> Tensor:
         raise UserError(f"{path} is truncated or damaged ({error}); get the file again") from error
     except OSError as error:
         raise unreadable(path, error) from error
-    magic, begin = bytes((0, 0, UNSIGNED_BYTES, dimensions)), 4 + 4 * dimensions
+    magic = bytes((0, 0, UNSIGNED_BYTES, dimensions))
+    begin = 4 + 4 * dimensions
     sizes = [int.from_bytes(data[at : at + 4], "big") for at in range(4, begin, 4)]
     expected = begin + math.prod(sizes)
     if data[:4] != magic or 0 in sizes:
@@ -183,7 +185,8 @@ def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> Ima
     """Read CIFAR-100 from the first folder that has one of its archives in ``cifar-100/``, or
     download it.
     """
-    paths, official = [f"{CIFAR_FOLDER}/{name}" for name in ARCHIVES], next(iter(ARCHIVES))
+    paths = [f"{CIFAR_FOLDER}/{name}" for name in ARCHIVES]
+    official = next(iter(ARCHIVES))
     path = find(
         folders, paths, downloads, name=official, urls=(OFFICIAL,), known=ARCHIVES[official][1]
     )
@@ -287,7 +290,8 @@ def _parse_pickle(data: bytes, source: str) -> Images:
         raise UserError(
             f"{source} has no {', '.join(field.decode() for field in FIELDS)}; get CIFAR-100's own"
         )
-    pixels, width = content[FIELDS[0]], RECORD - 2
+    pixels = content[FIELDS[0]]
+    width = RECORD - 2
     if (
         not isinstance(pixels, np.ndarray)
         or pixels.dtype != np.uint8
@@ -296,7 +300,8 @@ def _parse_pickle(data: bytes, source: str) -> Images:
         raise UserError(f"{source} holds no pictures of {width:,} bytes; get CIFAR-100's own")
     labels = []
     for field, classes in zip(FIELDS[1:], (CIFAR100.classes, SUPERCLASSES), strict=True):
-        values, name = content[field], field.decode()
+        values = content[field]
+        name = field.decode()
         if not isinstance(values, list) or not all(type(value) is int for value in values):
             raise UserError(f"{source}: {name} is not a list of whole numbers; get CIFAR-100's own")
         if len(values) != len(pixels):
@@ -330,7 +335,8 @@ def load_hub(wanted: HubDataset) -> ImageDataset:
     loaded = load_dataset(
         wanted.identifier, None, name=name, remedy="check the network, or use data=files"
     )
-    parts, hashes = {}, {}
+    parts = {}
+    hashes = {}
     for part in ("train", "test"):
         if part not in loaded:
             raise UserError(f"{wanted.identifier} has no part {part!r}; use data=files")
@@ -373,8 +379,6 @@ def load_digits() -> ImageDataset:
     labels = torch.from_numpy(digits.target).to(torch.int64)
     read = hashlib.sha256(pixels.numpy().tobytes() + labels.numpy().tobytes()).hexdigest()
     begin = len(labels) - int(DIGITS_TEST_SHARE * len(labels))
-    train, test = (
-        Images(pixels[part], labels[part], DIGITS_WHITE)
-        for part in (slice(begin), slice(begin, None))
-    )
+    train = Images(pixels[:begin], labels[:begin], DIGITS_WHITE)
+    test = Images(pixels[begin:], labels[begin:], DIGITS_WHITE)
     return ImageDataset("scikit-learn's digits", train, test, 10, {"pixels and labels": read})

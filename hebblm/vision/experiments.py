@@ -28,6 +28,7 @@ classes. For timing, a method has ``seconds`` and ``ratio`` with ``median``, ``m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -98,15 +99,19 @@ def run_experiment(
         "settings": asdict(setup.settings),
         "data": {"name": setup.dataset.name, "sha256": dict(setup.dataset.sha256)},
         "provenance": {**provenance, "seeds": list(setup.seeds)},
-        **(outcome if experiment == "timing" else _body(experiment, outcome, setup)),
     }
+    if experiment == "timing":
+        document |= outcome
+    else:
+        document |= _body(experiment, outcome, setup)
     write_json(setup.folder / RESULT_FILE, encode(document, "result"))
     return document
 
 
 def _body(experiment: str, outcome: Outcome, setup: Setup[Any]) -> dict[str, Any]:
     """Write a file of predictions for each condition and seed, and return what the result says."""
-    runs, settings = outcome.runs, setup.settings
+    runs = outcome.runs
+    settings = setup.settings
     body: dict[str, Any] = {
         "tuning": dict(outcome.tuning),
         "at_end": at_end(outcome.tuning),
@@ -123,23 +128,20 @@ def _body(experiment: str, outcome: Outcome, setup: Setup[Any]) -> dict[str, Any
         conditions.setdefault(run.condition, []).append(run)
     # A curve is by epoch, or along the stream.
     interval = None if experiment == "incremental" else settings.online.interval
-    body["methods"] = {
-        name: {
-            "conditions": {
-                condition: _class_method(of_condition, name, interval)
-                for condition, of_condition in conditions.items()
-            }
-        }
-        for name in runs[0].predictions
-    }
-    body["pairs"] = {
-        condition: [
-            pair(of_condition, first, second)
-            for first, second in PAIRS
-            if {first, second} <= of_condition[0].predictions.keys()
-        ]
-        for condition, of_condition in conditions.items()
-    }
+    methods: dict[str, dict[str, Any]] = {}
+    for name in runs[0].predictions:
+        by_condition = {}
+        for condition, of_condition in conditions.items():
+            by_condition[condition] = _class_method(of_condition, name, interval)
+        methods[name] = {"conditions": by_condition}
+    body["methods"] = methods
+    pairs: dict[str, list[dict[str, Any]]] = {}
+    for condition, of_condition in conditions.items():
+        pairs[condition] = []
+        for first, second in PAIRS:
+            if {first, second} <= of_condition[0].predictions.keys():
+                pairs[condition].append(pair(of_condition, first, second))
+    body["pairs"] = pairs
     if experiment == "sensitivity":
         body["grid"] = grid_points(settings.sensitivity)
     return body
@@ -154,49 +156,58 @@ def _summary(
     details: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """What the result says of a method under one condition: over the seeds, and seed by seed."""
-    by_seed = zip(runs, scores, details, strict=True)
+    seeds = []
+    for run, score, detail in zip(runs, scores, details, strict=True):
+        seeds.append({"seed": run.seed, **score, **detail, **run.counted[name]})
     return {
         "hyperparameters": hyperparameters,
         **over_seeds(scores),
         "curve": curve,
-        "seeds": [
-            {"seed": run.seed, **score, **detail, **run.counted[name]}
-            for run, score, detail in by_seed
-        ],
+        "seeds": seeds,
     }
 
 
 def _class_method(runs: Sequence[SeedRun], name: str, interval: int | None) -> dict[str, Any]:
+    # 1) A curve for each seed, by epoch or along the stream.
+    scores = []
     curves = []
     for run in runs:
-        predicted, new = run.predictions[name], run.drawn["new"]
+        scores.append(_scores(run, name, late=interval is not None))
         if interval is None:
-            # the first of them, as many as were predicted
-            tested = [(at, after[after != MISSING]) for at, after in enumerate(predicted, 1)]
-            curves.append(
-                [
-                    {"at": at, **top1(first, run.labels[: len(first)], new)}
-                    for at, first in tested
-                    if len(first)
-                ]
-            )
+            curves.append(_by_epoch(run, name))
         else:
-            curves.append(along(predicted[0], run.labels, new, interval))
-    return _summary(
-        runs,
-        name,
-        values_of(name, runs[0].values),
-        [_scores(run, name, late=interval is not None) for run in runs],
-        [{**over_seeds(points), "at": points[0]["at"]} for points in zip(*curves, strict=True)],
-        [{"curve": curve} for curve in curves],
-    )
+            curves.append(along(run.predictions[name][0], run.labels, run.drawn["new"], interval))
+
+    # 2) Their mean, point by point.
+    mean_curve = []
+    for points in zip(*curves, strict=True):
+        mean_curve.append({**over_seeds(points), "at": points[0]["at"]})
+    values = values_of(name, runs[0].values)
+    details = [{"curve": curve} for curve in curves]
+    return _summary(runs, name, values, scores, mean_curve, details)
+
+
+def _by_epoch(run: SeedRun, name: str) -> list[dict[str, Any]]:
+    """The accuracies after each epoch that was tested, over the pictures that were predicted: the
+    first ones.
+    """
+    curve = []
+    for epoch, after in enumerate(run.predictions[name], 1):
+        predicted = after[after != MISSING]
+        count = len(predicted)
+        if count:
+            accuracies = top1(predicted, run.labels[:count], run.drawn["new"])
+            curve.append({"at": epoch, **accuracies})
+    return curve
 
 
 def _scores(run: SeedRun, name: str, *, late: bool) -> dict[str, float | None]:
     """The accuracies of a method in the end or over a stream, and for ``late`` over its second
     half.
     """
-    predicted, labels, new = run.predictions[name][-1], run.labels, run.drawn["new"]
+    predicted = run.predictions[name][-1]
+    labels = run.labels
+    new = run.drawn["new"]
     scores: dict[str, float | None] = dict(top1(predicted, labels, new))
     scores["harmonic_mean"] = harmonic_mean(scores["old"] or 0.0, scores["new"] or 0.0)
     if late:
@@ -216,23 +227,24 @@ def pair(runs: Sequence[SeedRun], first: str, second: str) -> dict[str, Any]:
         "second": second,
         "over": "pictures" if len(runs) == 1 else "seeds",
     }
+    of_first = [top1(run.predictions[first][-1], run.labels, run.drawn["new"]) for run in runs]
+    of_second = [top1(run.predictions[second][-1], run.labels, run.drawn["new"]) for run in runs]
     for key in KEYS:
-        scores = [
-            [top1(run.predictions[name][-1], run.labels, run.drawn["new"])[key] for run in runs]
-            for name in (first, second)
-        ]
-        if None in scores[0]:
+        scores = [accuracies[key] for accuracies in of_first]
+        others = [accuracies[key] for accuracies in of_second]
+        if None in scores:
             paired[key] = None  # there is no such picture
             continue
         if len(runs) == 1:
-            (run,) = runs
+            run = runs[0]
             is_new = run.drawn["new"][run.labels]
             part = {"new": is_new, "old": ~is_new, "overall": is_new | ~is_new}[key]
-            right = [(run.predictions[name][-1] == run.labels)[part] for name in (first, second)]
-            interval = paired_pictures(right[0], right[1])
+            first_right = run.predictions[first][-1] == run.labels
+            second_right = run.predictions[second][-1] == run.labels
+            mean, low, high = paired_pictures(first_right[part], second_right[part])
         else:
-            interval = paired_interval(scores[0], scores[1])  # type: ignore[arg-type]
-        paired[key] = dict(zip(("mean", "low", "high"), interval, strict=True))
+            mean, low, high = paired_interval(scores, others)  # type: ignore[arg-type]
+        paired[key] = {"mean": mean, "low": low, "high": high}
     return paired
 
 
@@ -241,7 +253,8 @@ def along(classes: Tensor, labels: Tensor, new: Tensor, interval: int) -> list[d
     intervals.
     """
     ends = list(range(interval, len(labels) + 1, interval))
-    ends = ends[:: -(-len(ends) // POINTS)] if ends else []
+    if ends:
+        ends = ends[:: math.ceil(len(ends) / POINTS)]
     if not ends or ends[-1] != len(labels):
         ends.append(len(labels))
     return [{"at": end, **top1(classes[:end], labels[:end], new)} for end in ends]
@@ -249,7 +262,9 @@ def along(classes: Tensor, labels: Tensor, new: Tensor, interval: int) -> list[d
 
 def _permuted_tuning(outcome: Outcome, settings: PermutedSettings) -> dict[str, Any] | None:
     (tried,) = outcome.tuning.values()
-    return tried and {
+    if tried is None:
+        return None
+    return {
         "seed": outcome.runs[0].seed,
         "tasks": settings.tune_tasks,
         "held_out_samples_a_task": {"ewc": settings.held_out, "adaptation": settings.tune_samples},
@@ -260,25 +275,27 @@ def _permuted_tuning(outcome: Outcome, settings: PermutedSettings) -> dict[str, 
 def _permuted_method(
     runs: Sequence[SeedRun], name: str, settings: PermutedSettings
 ) -> dict[str, Any]:
-    accuracies = [accuracies_of(run.predictions[name], run.labels) for run in runs]
     few = settings.curve_samples
-    alike = [accuracies_of(run.predictions[name][:, :, :few], run.labels[:few]) for run in runs]
-    # over the tasks learnt so far
-    curves = [[sum(row) / len(row) for row in rows] for rows in alike]
-    values, (kind, _, size) = runs[0].values, name.partition("-")
+    scores = []
+    curves = []
+    details = []
+    for run in runs:
+        predictions = run.predictions[name]
+        accuracies = accuracies_of(predictions, run.labels)
+        alike = accuracies_of(predictions[:, :, :few], run.labels[:few])
+        scores.append(continual_scores(accuracies, alike))
+        curves.append([sum(row) / len(row) for row in alike])  # over the tasks learnt so far
+        details.append({"accuracy": accuracies})
+    curve = [spread(points) for points in zip(*curves, strict=True)]
+
+    values = runs[0].values
+    kind, _, size = name.partition("-")
     hyperparameters = dict(values.get(name, {}))
     if size:
         rate = "rho" if settings.mbpa_rate == "relative" else "lambda"
         point = values[name] if kind == "hebb" else {}
         hyperparameters = {rate: values[f"mbpa-{size}"]["lr"], **point, "stored": int(size)}
-    return _summary(
-        runs,
-        name,
-        hyperparameters,
-        [continual_scores(*both) for both in zip(accuracies, alike, strict=True)],
-        [spread(points) for points in zip(*curves, strict=True)],
-        [{"accuracy": rows} for rows in accuracies],
-    )
+    return _summary(runs, name, hyperparameters, scores, curve, details)
 
 
 def accuracies_of(predictions: Tensor, labels: Tensor) -> Accuracies:
@@ -287,8 +304,8 @@ def accuracies_of(predictions: Tensor, labels: Tensor) -> Accuracies:
     [t, i] are those on task i after task t, ``MISSING`` where none was made.
     """
     answered = (predictions != MISSING).sum(2)  # (T, T)
-    mixture_weights = (predictions == labels).sum(2).double() / answered
-    return [mixture_weights[t, : t + 1].tolist() for t in range(len(mixture_weights))]
+    shares = (predictions == labels).sum(2).double() / answered
+    return [shares[t, : t + 1].tolist() for t in range(len(shares))]
 
 
 def continual_scores(accuracies: Accuracies, alike: Accuracies) -> dict[str, float | None]:
@@ -301,10 +318,18 @@ def continual_scores(accuracies: Accuracies, alike: Accuracies) -> dict[str, flo
     learnt, on average (Lopez-Paz and Ranzato 2017).
     """
     *before, last = alike
-    drops = [max(row[task] for row in before[task:]) - last[task] for task in range(len(before))]
-    rises = [last[task] - row[task] for task, row in enumerate(before)]
-    return {
+    drops = []
+    rises = []
+    for task, learnt in enumerate(before):
+        best_so_far = max(row[task] for row in before[task:])
+        drops.append(best_so_far - last[task])
+        rises.append(last[task] - learnt[task])
+    scores: dict[str, float | None] = {
         "average_accuracy": sum(accuracies[-1]) / len(last),
-        "forgetting": sum(drops) / len(drops) if drops else None,
-        "backward_transfer": sum(rises) / len(rises) if rises else None,
+        "forgetting": None,
+        "backward_transfer": None,
     }
+    if before:
+        scores["forgetting"] = sum(drops) / len(drops)
+        scores["backward_transfer"] = sum(rises) / len(rises)
+    return scores

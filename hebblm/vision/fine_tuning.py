@@ -57,7 +57,8 @@ class FineTuning:
         ratio: int,
         point: Mapping[str, float],
     ) -> None:
-        self._settings, self._point = setup.settings.increment, point
+        self._settings = setup.settings.increment
+        self._point = point
         self.samples, self.fewer = increment(
             setup.dataset, start.parts, samples=self._settings.samples, ratio=ratio, seed=seed
         )
@@ -69,10 +70,12 @@ class FineTuning:
             setup.settings.pretraining,
             self._settings.norms == "frozen",
         )
-        self._start, self._seed = start, seed
+        self._start = start
+        self._seed = seed
 
     def learn(self, epoch: int, title: str) -> None:
-        order, size = generator(self._seed, f"epoch {epoch} of the increment"), self._settings
+        order = generator(self._seed, f"epoch {epoch} of the increment")
+        size = self._settings
         steps = len(list(batches(self.samples, size.batch_size)))
         with stage(f"{title}, epoch {epoch + 1}: learn", len(self.samples)) as progress:
             self.training.epoch(
@@ -85,23 +88,23 @@ class FineTuning:
 
     def snapshot(self, part: str, order: Tensor) -> Snapshot:
         """What the network makes of the pictures to predict, and of those it remembers."""
-        network, train = self.training.classifier, self.training.pictures
-        tested, device, parts = self._start.pictures(part), self._start.device, self._start.parts
-        head, hidden = network.frozen_head(), features_of(network, tested, order)
-        blocks = [
-            PictureBlock(head, rows, tested.labels[index.to(device)])
-            for rows, index in zip(
-                torch.split(hidden, QUERIES), torch.split(order, QUERIES), strict=True
-            )
-        ]
+        network = self.training.classifier
+        train = self.training.pictures
+        tested = self._start.pictures(part)
+        device = self._start.device
+        parts = self._start.parts
+        head = network.frozen_head()
+        hidden = features_of(network, tested, order)
+        blocks = []
+        parts_of_order = torch.split(order, QUERIES)
+        for rows, index in zip(torch.split(hidden, QUERIES), parts_of_order, strict=True):
+            blocks.append(PictureBlock(head, rows, tested.labels[index.to(device)]))
         # Each picture counts once: the increment's pictures of old classes are among those of
         # pre-training.
         seen = torch.unique(torch.cat([parts.train, self.samples]))
         counts = torch.bincount(train.labels[seen.to(device)], minlength=len(parts.new))
-        keys, labels = (
-            features_of(network, train, self.samples),
-            train.labels[self.samples.to(device)],
-        )
+        keys = features_of(network, train, self.samples)
+        labels = train.labels[self.samples.to(device)]
         return Snapshot(blocks, Remembered(keys, labels, counts, parts.new.to(device)))
 
 
@@ -127,9 +130,12 @@ class Stream:
         seed: int,
         point: Mapping[str, float],
     ) -> None:
-        self._start, self._part, self._order = start, part, order
+        self._start = start
+        self._part = part
+        self._order = order
         self._settings: OnlineSettings = setup.settings.online
-        self._crops, self._point = setup.settings.pretraining, point
+        self._crops = setup.settings.pretraining
+        self._point = point
         self._network, self._optimizer = learner(start, self._settings, point)
         self._pictures = start.pictures(part)
         self._generator = generator(seed, "replay of the stream")
@@ -139,9 +145,12 @@ class Stream:
         """Yield the pictures block by block as the network sees them; it learns from a block when
         the next is asked for.
         """
-        pictures, seen, keys = self._pictures, 0, None
+        pictures = self._pictures
+        seen = 0
+        keys = None
         for number, index in enumerate(batches(self._order, self._settings.interval), 1):
-            batch, labels = pictures.batch(index), self._labels(index)
+            batch = pictures.batch(index)
+            labels = self._labels(index)
             hidden = features(self._network, batch)
             yield PictureBlock(self._network.frozen_head(), hidden, labels, keys)
             seen += len(index)

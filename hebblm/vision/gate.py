@@ -34,7 +34,8 @@ class ImageFeatures:
         return batch.shared(self, lambda: self._compute(batch))
 
     def _compute(self, batch: EvalBatch) -> Tensor:
-        near, new = batch.searched, batch.context.new_classes
+        near = batch.searched
+        new = batch.context.new_classes
         if new is None:
             raise ValueError("the gate of images needs to know which classes are new")
         mass = batch.log_probs.exp()[:, new].sum(1)  # (N,)
@@ -52,16 +53,17 @@ def image_best(predictors: tuple[Predictor, ...], values: Mapping[str, float]) -
     """
     # The second half of a text's weights is for the beginning of a text, which a stream of
     # pictures does not have.
-    weights = tuple(
-        (*(values.get(f"{GATE}{part}, {name}", 0.0) for name in FEATURES), *(0.0,) * len(FEATURES))
-        for part in PARTS
-    )
+    at_beginning = (0.0,) * len(FEATURES)
+    weights = []
+    for part in PARTS:
+        of_part = tuple(values.get(f"{GATE}{part}, {name}", 0.0) for name in FEATURES)
+        weights.append(of_part + at_beginning)
     return Gated(
         name="best",
         learned_as="gate of network,mixture,mbpa,hebb/1",
         predictors=predictors,
         features=ImageFeatures(),
-        weights=weights,
+        weights=tuple(weights),
         lr=values["lr"],
         anchor=None,
         needed=Requirements(retrieval=True),
@@ -70,8 +72,8 @@ def image_best(predictors: tuple[Predictor, ...], values: Mapping[str, float]) -
 
 def weights_of(gate: LearnedGate) -> dict[str, float]:
     """Return the weights that a gate has learned, by the names :func:`image_best` knows."""
-    return {
-        f"{GATE}{part}, {name}": float(weight)
-        for part, row in zip(PARTS, gate.weights, strict=True)
-        for name, weight in zip(FEATURES, row[: len(FEATURES)], strict=True)
-    }
+    weights = {}
+    for part, row in zip(PARTS, gate.weights, strict=True):
+        for name, weight in zip(FEATURES, row[: len(FEATURES)], strict=True):
+            weights[f"{GATE}{part}, {name}"] = float(weight)
+    return weights

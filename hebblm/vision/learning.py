@@ -56,7 +56,9 @@ class Pictures:
 
         The generator is on the CPU, so that every device sees the same pictures.
         """
-        n, (height, width), device = len(index), self.pixels.shape[2:], self.pixels.device
+        n = len(index)
+        height, width = self.pixels.shape[2:]
+        device = self.pixels.device
         # (n, H)
         rows = torch.randint(2 * padding + 1, (n, 1), generator=generator) + torch.arange(height)
         # (n, W)
@@ -200,7 +202,8 @@ class Training:
 
         ``lr`` is the learning rate at a step of this epoch; None leaves it as it is.
         """
-        labels, crops = self.pictures.labels, self.settings
+        labels = self.pictures.labels
+        crops = self.settings
         order = samples[torch.randperm(len(samples), generator=generator)]
         total = torch.zeros((), device=labels.device)
         for step, index in enumerate(batches(order, batch_size)):

@@ -41,12 +41,11 @@ class MLP:
             (hidden, classes, hidden),
             (hidden, classes),
         )
-        return cls.of(
-            tuple(
-                (2 * torch.rand(*shape, generator=generator) - 1) / math.sqrt(fan_in)
-                for fan_in, *shape in shapes
-            )
-        )
+        parameters = []
+        for fan_in, *shape in shapes:
+            between = 2 * torch.rand(*shape, generator=generator) - 1  # -1 and 1
+            parameters.append(between / math.sqrt(fan_in))
+        return cls.of(tuple(parameters))
 
     def parameters(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         assert self.head.bias is not None  # set by every constructor
@@ -99,7 +98,8 @@ class Penalty:
                 before + added for before, added in zip(self.precisions, fisher, strict=True)
             )
             return Penalty(sums, tuple(parameter.clone() for parameter in parameters))
-        precisions, centres = [], []
+        precisions = []
+        centres = []
         for theta, added, before, centre in zip(
             parameters, fisher, self.precisions, self.centres, strict=True
         ):

@@ -67,13 +67,17 @@ def descend(
 
     Returned are the change of the logits (n, C), and whether the neighbours' loss rose (n,) bool.
     """
-    head, labels, weights = problem.model.head, problem.labels, problem.weights
+    head = problem.model.head
+    labels = problem.labels
+    weights = problem.weights
     assert head.bias is not None  # an MLP always has one
     n, count = labels.shape
     scale = (rates.unsqueeze(1) * weights).unsqueeze(1)  # a (n, 1, K)
-    chosen, minus = labels.unsqueeze(1), weights.new_full((n, 1, count), -1)
+    chosen = labels.unsqueeze(1)
+    minus = weights.new_full((n, 1, count), -1)
     hidden = problem.inputs.relu()  # H (n, K + 1, H)
-    near, across = hidden[:, :count], hidden.transpose(1, 2)
+    near = hidden[:, :count]
+    across = hidden.transpose(1, 2)
 
     def residual(logits: Tensor) -> Tensor:
         # The few classes come first: along a last dimension this short, a softmax is several times
@@ -228,7 +232,8 @@ class Stored:
     @torch.no_grad()
     def problem(self, queries: Tensor, ranked: Ranked, *, eps: float) -> NetworkProblem:
         """The adaptation of queries (n, D) to their neighbours (n, K) in the memory."""
-        entries, mask = self.memory.entries(), ranked.ids >= 0
+        entries = self.memory.entries()
+        mask = ranked.ids >= 0
         ids = ranked.ids.clamp_min(0)
         weights = kernel_weight(ranked.distances, mask, eps=eps) / mask.sum(1, keepdim=True)
         rows = torch.nn.functional.pad(ids, (0, 1))  # (n, K + 1), the last for the query's own

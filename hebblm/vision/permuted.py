@@ -78,20 +78,21 @@ def draw(dataset: ImageDataset, settings: PermutedSettings, seed: int) -> Draw:
         )
     order = torch.randperm(len(dataset.train), generator=generator(seed, "held out"))
     held_out, pool = order[: settings.held_out], order[settings.held_out :]
-    pixels, samples = generator(seed, "permutations"), generator(seed, "samples")
-    width, tasks = dataset.train.width, range(settings.tasks)
+    pixels = generator(seed, "permutations")
+    samples = generator(seed, "samples")
+    width = dataset.train.width
+    permutations = []
+    train = []
+    for _ in range(settings.tasks):
+        permutations.append(torch.randperm(width, generator=pixels))
+        chosen = torch.randperm(len(pool), generator=samples)[: settings.train_samples]
+        train.append(pool[chosen])
+    test = torch.randperm(len(dataset.test), generator=generator(seed, "test"))
     return Draw(
-        permutations=torch.stack([torch.randperm(width, generator=pixels) for _ in tasks]),
-        train=torch.stack(
-            [
-                pool[torch.randperm(len(pool), generator=samples)[: settings.train_samples]]
-                for _ in tasks
-            ]
-        ),
+        permutations=torch.stack(permutations),
+        train=torch.stack(train),
         held_out=held_out,
-        test=torch.randperm(len(dataset.test), generator=generator(seed, "test"))[
-            : settings.test_samples
-        ],
+        test=test[: settings.test_samples],
     )
 
 
@@ -101,7 +102,10 @@ class TaskStream:
     def __init__(
         self, dataset: ImageDataset, settings: PermutedSettings, seed: int, device: torch.device
     ) -> None:
-        self.dataset, self.settings, self.seed, self.device = dataset, settings, seed, device
+        self.dataset = dataset
+        self.settings = settings
+        self.seed = seed
+        self.device = device
         self.drawn = draw(dataset, settings, seed)
 
     def train(self, task: int) -> tuple[Tensor, Tensor]:
@@ -112,7 +116,8 @@ class TaskStream:
         """The first ``size`` held-out samples as each task of tuning shows them, and the labels of
         all.
         """
-        samples, tasks = self.drawn.held_out[:size], range(self.settings.tune_tasks)
+        samples = self.drawn.held_out[:size]
+        tasks = range(self.settings.tune_tasks)
         drawn = [self._take(self.dataset.train, samples, task) for task in tasks]
         return [pixels for pixels, _ in drawn], torch.cat([labels for _, labels in drawn])
 
@@ -156,16 +161,19 @@ class Chain:
     """
 
     def __init__(self, stream: TaskStream, strength: float | None) -> None:
-        settings, dataset = stream.settings, stream.dataset
+        settings = stream.settings
+        dataset = stream.dataset
         drawn = MLP.initial(
             dataset.train.width, settings.hidden, dataset.classes, generator(stream.seed, "network")
         )
         self.model = drawn.to(stream.device)
         self._penalty = None if strength is None else Penalty.none(self.model.parameters())
-        self._stream, self._strength = stream, strength or 0.0
+        self._stream = stream
+        self._strength = strength or 0.0
 
     def learn(self, task: int) -> None:
-        settings, (pixels, labels) = self._stream.settings, self._stream.train(task)
+        settings = self._stream.settings
+        pixels, labels = self._stream.train(task)
         order = generator(self._stream.seed, f"order of task {task}")
         self.model = train_task(
             self.model,
@@ -184,11 +192,11 @@ class Chain:
         groups: dict[str, Parameters] = {"model": self.model.parameters()}
         if self._penalty is not None:
             groups |= {"precision": self._penalty.precisions, "centre": self._penalty.centres}
-        return {
-            f"{group}.{name}": one
-            for group in groups
-            for name, one in zip(PARAMETERS, groups[group], strict=True)
-        }
+        state = {}
+        for group, parameters in groups.items():
+            for name, parameter in zip(PARAMETERS, parameters, strict=True):
+                state[f"{group}.{name}"] = parameter
+        return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         def group(prefix: str) -> Parameters:
@@ -238,23 +246,16 @@ def run_permuted(setup: Setup[PermutedSettings]) -> Outcome:
         "program": program(*NUMBERS),
         "tuned_with": setup.seeds[0] if settings.tuned else None,
     }
-    with current().in_turn():
-        tried = _tune(streams[0], setup.state, hash_of(decisive)) if settings.tuned else None
-    values = (
-        settings.first()
-        if tried is None
-        else {name: best(points) for name, points in tried.items()}
-    )
-    runs = [
-        partial(
-            _run_seed,
-            stream,
-            values,
-            setup.state,
-            hash_of({**decisive, "seed": stream.seed, "values": values}),
-        )
-        for stream in streams
-    ]
+    tried = None
+    values = settings.first()
+    if settings.tuned:
+        with current().in_turn():
+            tried = _tune(streams[0], setup.state, hash_of(decisive))
+        values = {name: best(points) for name, points in tried.items()}
+    runs = []
+    for stream in streams:
+        run = hash_of({**decisive, "seed": stream.seed, "values": values})
+        runs.append(partial(_run_seed, stream, values, setup.state, run))
     return Outcome(tuple(divided(runs)), {"": tried})
 
 
@@ -266,7 +267,8 @@ def _tune(stream: TaskStream, folder: Path, run: str) -> Tried:
         return known
 
     def learnt(name: str, title: str, strength: float | None) -> MLP:
-        chain, kept = Chain(stream, strength), folder / f"tuning-{name}.state.safetensors"
+        chain = Chain(stream, strength)
+        kept = folder / f"tuning-{name}.state.safetensors"
         chain.run(
             lambda model, task: ({}, {}),
             f"tune {title}",
@@ -301,21 +303,18 @@ def _tune_adaptation(stream: TaskStream, model: MLP, size: int) -> Tried:
     settings = stream.settings
     stored = stream.under(model, settings.tune_tasks, size)
     parts, labels = stream.held_out(settings.tune_samples)
-    pixels, counts = torch.cat(parts), stream.counts(settings.tune_tasks)
+    pixels = torch.cat(parts)
+    counts = stream.counts(settings.tune_tasks)
     mbpa: list[Point] = []
     hebb: dict[float, list[Point]] = {}
     with stage(f"tune MbPA-{size} and Hebb-{size}", len(settings.mbpa_lambda), "rates") as progress:
         for lr in settings.mbpa_lambda:
             adapted = stream.adapted(stored, pixels, lr)
             mbpa.append({"lr": lr, **_scores(adapted.mbpa(), labels)})
-            hebb[lr] = [
-                {
-                    "beta": beta,
-                    "eta": eta,
-                    **_scores(adapted.hebb(counts, beta=beta, eta=eta), labels),
-                }
-                for beta, eta in itertools.product(settings.hebb_beta, settings.hebb_eta)
-            ]
+            hebb[lr] = []
+            for beta, eta in itertools.product(settings.hebb_beta, settings.hebb_eta):
+                logits = adapted.hebb(counts, beta=beta, eta=eta)
+                hebb[lr].append({"beta": beta, "eta": eta, **_scores(logits, labels)})
             progress(1)
     return {f"mbpa-{size}": mbpa, f"hebb-{size}": hebb[best(mbpa)["lr"]]}
 
@@ -328,14 +327,17 @@ def _scores(logits: Tensor, labels: Tensor) -> dict[str, float]:
 
 def _run_seed(stream: TaskStream, values: Values, folder: Path, run: str) -> SeedRun:
     """Learn all tasks twice, with and without EWC, and evaluate after each."""
-    seed, settings = stream.seed, stream.settings
+    seed = stream.seed
+    settings = stream.settings
     predictions: dict[str, Tensor] = {}
     counted: dict[str, dict[str, float]] = {}
     training = {}
-    for name, strength, sizes in (
+    # MbPA and Hebb go over the network without a penalty, with a memory of each size.
+    networks: tuple[tuple[str, float | None, tuple[int, ...]], ...] = (
         ("mlp", None, settings.stored),
         ("ewc", values["ewc"]["lambda"], ()),
-    ):
+    )
+    for name, strength, sizes in networks:
         path = folder / f"seed-{seed}-{name}.state.safetensors"
         measure = partial(_measure, stream, values, name, sizes)
         predicted, numbers = Chain(stream, strength).run(
@@ -362,7 +364,9 @@ def _measure(
     numbers: dict[str, dict[str, float]] = {name: {"rose": 0}}
     counts = stream.counts(task + 1)
     for size in sizes:
-        stored, mbpa, hebb = stream.under(model, task + 1, size), f"mbpa-{size}", f"hebb-{size}"
+        stored = stream.under(model, task + 1, size)
+        mbpa = f"mbpa-{size}"
+        hebb = f"hebb-{size}"
         adapted = [stream.adapted(stored, pixels, values[mbpa]["lr"]) for pixels in tests]
         predictions[mbpa] = torch.stack([_classes_of(network.mbpa()) for network in adapted])
         predictions[hebb] = torch.stack(

@@ -76,16 +76,16 @@ def draw(
         points = []
         low = []
         high = []
-        for place, point in curves[look]:
+        for at, point in curves[look]:
             mean = unit * point["mean"]
             band = unit * (point["std"] or 0.0)
-            points.append((place, mean))
+            points.append((at, mean))
             low.append(mean - band)
             high.append(mean + band)
         line(axis, look, points)
         if curves[look][0][1]["std"] is not None:
-            places = [place for place, _ in points]
-            axis.fill_between(places, low, high, color=look.color, alpha=0.15, linewidth=0)
+            across = [at for at, _ in points]
+            axis.fill_between(across, low, high, color=look.color, alpha=0.15, linewidth=0)
         last = points[-1][1]
         ends.append(End(f"{look.name}  {last:.{decimals}f}", last, look.color))
     label_ends(axis, ends)

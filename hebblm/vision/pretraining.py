@@ -35,7 +35,8 @@ from hebblm.vision.split import Split, split
 from hebblm.vision.state import KIND, TRAINING, generator, load_state, program, save_state, stage
 
 FOLDER = "vision"
-MODEL_FILE, RECORD_FILE = "model.safetensors", "pretraining.json"
+MODEL_FILE = "model.safetensors"
+RECORD_FILE = "pretraining.json"
 SAVE_SECONDS = 60.0  # least time between two states on disk
 SHARED_SEED = 1
 
@@ -68,7 +69,8 @@ class Pretraining:
         """Where it is if it comes with hebblm, whatever archive the pictures and program the
         weights are of.
         """
-        train, learned = self.dataset.train, hashlib.sha256()
+        train = self.dataset.train
+        learned = hashlib.sha256()
         for values in (train.pixels[self.parts.train], train.labels[self.parts.train]):
             learned.update(values.contiguous().numpy().tobytes())
         return (
@@ -138,9 +140,10 @@ class Pretrained:
 
     def pictures(self, part: str) -> Pictures:
         """The training or the test part as this network reads it."""
-        images = (
-            self.pretraining.dataset.train if part == "train" else self.pretraining.dataset.test
-        )
+        if part == "train":
+            images = self.pretraining.dataset.train
+        else:
+            images = self.pretraining.dataset.test
         return Pictures.of(images, self.mean, self.deviation, self.device)
 
 
@@ -153,10 +156,8 @@ def pretrained(wanted: Pretraining, cache: Path, device: torch.device) -> Pretra
     wanted = wanted.on(device)
     if wanted.shipped.exists():
         return _load(wanted, wanted.shipped, device, "install hebblm again")
-    folder, state = (
-        cache / FOLDER / wanted.cached,
-        cache / FOLDER / f"{wanted.cached}.state.safetensors",
-    )
+    folder = cache / FOLDER / wanted.cached
+    state = cache / FOLDER / f"{wanted.cached}.state.safetensors"
     if not folder.exists():
         with file_lock(folder, f"the pre-training of {wanted.settings.backbone}"):
             if not folder.exists():  # another process may have ended it meanwhile
@@ -191,12 +192,11 @@ def _train(
     """Train to the end, or go on after the last epoch that ``path`` has; return what is kept and
     its record.
     """
-    settings, samples = wanted.settings.pretraining, wanted.parts.train
+    settings = wanted.settings.pretraining
+    samples = wanted.parts.train
     mean, deviation = statistics(wanted.dataset.train, samples)
-    classifier, pictures = (
-        wanted.untrained(device),
-        Pictures.of(wanted.dataset.train, mean, deviation, device),
-    )
+    classifier = wanted.untrained(device)
+    pictures = Pictures.of(wanted.dataset.train, mean, deviation, device)
     optimizer = torch.optim.SGD(
         classifier.parameters(),
         lr=settings.lr[0],
@@ -204,13 +204,16 @@ def _train(
         weight_decay=settings.weight_decay,
     )
     training = Training(classifier, optimizer, pictures, settings)
-    done, seconds = 0, 0.0
+    done = 0
+    seconds = 0.0
     state = load_state(path, wanted.run, remedy="delete {path} to start anew")
     if state is not None:
         tensors, record = state
         training.load_state_dict(tensors)
-        done, seconds = record["epochs"], record["seconds"]
-    epochs, steps = sum(settings.epochs), len(list(batches(samples, settings.batch_size)))
+        done = record["epochs"]
+        seconds = record["seconds"]
+    epochs = sum(settings.epochs)
+    steps = len(list(batches(samples, settings.batch_size)))
     title = f"pre-train {wanted.settings.backbone} on {len(wanted.parts.old_classes)} classes"
     with stage(title, (epochs - done) * len(samples)) as progress:
         begin = saved = time.perf_counter()
@@ -269,7 +272,8 @@ def as_shipped(classifier: Classifier) -> dict[str, Tensor]:
     norms = tuple(
         f"{name}." for name, layer in classifier.named_modules() if isinstance(layer, BatchNorm2d)
     )
-    return {
-        name: value if name.startswith(norms) else value.to(torch.float16)
-        for name, value in classifier.state_dict().items()
-    }
+    state = classifier.state_dict()
+    for name, value in state.items():
+        if not name.startswith(norms):
+            state[name] = value.to(torch.float16)
+    return dict(state)

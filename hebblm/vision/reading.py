@@ -76,10 +76,10 @@ def grids(network: Grid, settings: AdaptationSettings) -> dict[str, Grid]:
 
 def given_values(network: Grid, settings: AdaptationSettings) -> dict[str, dict[str, float]]:
     """The first of the values to choose from, by method and hyper-parameter."""
-    return {
-        name: {key: values[0] for key, values in grid.items()}
-        for name, grid in grids(network, settings).items()
-    }
+    first = {}
+    for name, grid in grids(network, settings).items():
+        first[name] = {key: values[0] for key, values in grid.items()}
+    return first
 
 
 def values_of(name: str, values: Values) -> dict[str, float]:
@@ -87,7 +87,9 @@ def values_of(name: str, values: Values) -> dict[str, float]:
     if name in ("parametric", "mixture", "mbpa", "best"):
         return dict(values[name])
     point = values.get(name, values["hebb"])  # Hebb-N takes over Hebb's
-    return dict(point) if name == "hebb-v1" else {**values["mbpa"], **point}
+    if name == "hebb-v1":
+        return dict(point)
+    return {**values["mbpa"], **point}
 
 
 def methods_of(
@@ -125,9 +127,9 @@ def method_of(name: str, values: Values, settings: AdaptationSettings) -> ImageM
     hebb = HebbConfig(**strength, classes="new", scale="absolute", kernel_weight="raw")
     if name in VARIANTS:
         return ImageMethod(Hebb(hebb, mbpa, name.removeprefix("hebb-")))
-    return ImageMethod(
-        Hebb(hebb, mbpa), None if name in values else int(name.removeprefix("hebb-"))
-    )
+    if name in values:
+        return ImageMethod(Hebb(hebb, mbpa))
+    return ImageMethod(Hebb(hebb, mbpa), capacity=int(name.removeprefix("hebb-")))
 
 
 class PictureBlock(NamedTuple):
@@ -155,12 +157,13 @@ class Remembered:
         """A context over all of it, or over an empty memory that up to ``capacity`` observed pairs
         go to.
         """
-        width, device = self.keys.shape[1], self.keys.device
-        memory = (
-            RingMemory(width, capacity, device=device)
-            if capacity
-            else FlatMemory(width, device=device)
-        )
+        width = self.keys.shape[1]
+        device = self.keys.device
+        memory: FlatMemory | RingMemory
+        if capacity:
+            memory = RingMemory(width, capacity, device=device)
+        else:
+            memory = FlatMemory(width, device=device)
         if capacity is None:
             memory.add(self.keys, self.labels)
         return Context(head, memory, k=k, train_counts=self.counts, new_classes=self.new)
@@ -195,7 +198,8 @@ class Predicted:
         pictures counts as 0.
         """
         accuracies = top1(self.classes, labels.cpu(), new.cpu())
-        old, fresh = accuracies["old"] or 0.0, accuracies["new"] or 0.0
+        old = accuracies["old"] or 0.0
+        fresh = accuracies["new"] or 0.0
         return {
             "old": old,
             "new": fresh,
@@ -209,12 +213,15 @@ def top1(classes: Tensor, labels: Tensor, new: Tensor) -> Top1:
     """The accuracies of predictions (n,) uint8 for labels (n,); ``new`` (C,) bool are the new
     classes.
     """
-    right, is_new = classes == labels, new[labels]
-    everything = torch.ones_like(is_new)
-    return {
-        key: float(right[part].double().mean()) if bool(part.any()) else None
-        for key, part in zip(KEYS, (is_new, ~is_new, everything), strict=True)
-    }
+    right = classes == labels
+    is_new = new[labels]
+    parts = {"new": is_new, "old": ~is_new, "overall": torch.ones_like(is_new)}
+    accuracies: Top1 = {}
+    for key in KEYS:
+        accuracies[key] = None
+        if bool(parts[key].any()):
+            accuracies[key] = float(right[parts[key]].double().mean())
+    return accuracies
 
 
 class PictureSource(FixedHead):
@@ -231,7 +238,8 @@ class PictureSource(FixedHead):
 
     def taken(self) -> list[Tensor]:
         """Return the likeliest classes (n,) uint8 of the last mini-batch, by predictor, once."""
-        classes, self._classes = self._classes, []
+        classes = self._classes
+        self._classes = []
         return classes
 
 
@@ -288,14 +296,21 @@ def read(
             stored.append(block.labels)
         progress(len(block.labels))
 
-    def gate(method: ImageMethod) -> Mapping[str, float] | None:
-        (context,) = sessions[method.capacity].contexts
-        learned = context.mixture_weights.get(method.predictor)  # type: ignore[call-overload]
-        return weights_of(learned) if isinstance(learned, LearnedGate) else None
+    predicted = {}
+    for name, method in methods.items():
+        likeliest = torch.cat(classes[name])
+        nll = torch.cat(losses[name])
+        gate = _gate_of(sessions[method.capacity], method.predictor)
+        predicted[name] = Predicted(likeliest, nll, retried[name], gate)
+    return predicted
 
-    return {
-        name: Predicted(
-            torch.cat(classes[name]), torch.cat(losses[name]), retried[name], gate(method)
-        )
-        for name, method in methods.items()
-    }
+
+def _gate_of(
+    session: OnlineSession[PictureSource], predictor: Predictor
+) -> Mapping[str, float] | None:
+    """Return the weights that a predictor's gate has learned, None if it has no gate."""
+    (context,) = session.contexts
+    learned = context.mixture_weights.get(predictor)  # type: ignore[call-overload]
+    if not isinstance(learned, LearnedGate):
+        return None
+    return weights_of(learned)

@@ -63,17 +63,18 @@ class SeedRun:
 
     def write(self, experiment: str, folder: Path) -> dict[str, Any]:
         """Write what the seed drew and predicted, and return what the result says of it."""
-        which = (
-            {"condition": self.condition, "seed": self.seed}
-            if self.condition
-            else {"seed": self.seed}
-        )
+        which: dict[str, Any] = {}
+        if self.condition:
+            which["condition"] = self.condition
+        which["seed"] = self.seed
         name = re.sub(r"[^0-9a-z]+", "-", f"{self.condition}-seed-{self.seed}").removeprefix("-")
         path = folder / f"{name}.safetensors"
         predictions = {}
         for method, classes in self.predictions.items():
             predictions[f"predictions.{method}"] = classes
-        header = {"experiment": experiment, **{key: str(value) for key, value in which.items()}}
+        header = {"experiment": experiment}
+        for key, value in which.items():
+            header[key] = str(value)
         write_tensors(path, {**self.drawn, "labels": self.labels, **predictions}, KIND, header)
         return {
             **which,
@@ -105,9 +106,8 @@ def paired_interval(first: Sequence[float], second: Sequence[float]) -> tuple[fl
     mean = statistics.fmean(gaps)
     if len(gaps) == 1:
         return mean, -math.inf, math.inf
-    half = (
-        float(t.ppf((1 + LEVEL) / 2, len(gaps) - 1)) * statistics.stdev(gaps) / math.sqrt(len(gaps))
-    )
+    deviations = float(t.ppf((1 + LEVEL) / 2, len(gaps) - 1))
+    half = deviations * statistics.stdev(gaps) / math.sqrt(len(gaps))
     return mean, mean - half, mean + half
 
 
@@ -134,7 +134,9 @@ def digest(tensor: Tensor) -> str:
 
 def harmonic_mean(old: float, new: float) -> float:
     """The harmonic mean of two shares; 0 where both are."""
-    return 2 * old * new / (old + new) if old + new else 0.0
+    if old + new == 0:
+        return 0.0
+    return 2 * old * new / (old + new)
 
 
 def over_seeds(scores: Sequence[Mapping[str, float | None]]) -> dict[str, Spread | None]:
@@ -148,7 +150,8 @@ def spread(values: Sequence[float | None]) -> Spread | None:
     if len(known) < len(values):
         return None
     tensor = torch.tensor(known, dtype=torch.float64)
-    return {"mean": float(tensor.mean()), "std": float(tensor.std()) if len(known) > 1 else None}
+    deviation = float(tensor.std()) if len(known) > 1 else None
+    return {"mean": float(tensor.mean()), "std": deviation}
 
 
 def at_end(tuning: Mapping[str, Tried | None]) -> list[str]:

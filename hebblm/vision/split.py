@@ -37,7 +37,8 @@ def split(dataset: ImageDataset, old_classes: int, held_out: int, seed: int) -> 
         )
     new = torch.ones(dataset.classes, dtype=torch.bool)
     new[_shuffled(torch.arange(dataset.classes), seed, "classes")[:old_classes]] = False
-    kept, out = [], []
+    kept = []
+    out = []
     for name, pictures in enumerate(_by_class(dataset.train.labels, dataset.classes)):
         if len(pictures) <= held_out:
             raise UserError(

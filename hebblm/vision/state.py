@@ -105,7 +105,9 @@ def divided(runs: Sequence[Callable[[], R]]) -> list[R]:
     ranks = current()
     done = {index: runs[index]() for index in ranks.tasks(len(runs))}
     ranks.wait()
-    results = [done[index] if index in done else run() for index, run in enumerate(runs)]
+    results = []
+    for index, run in enumerate(runs):
+        results.append(done[index] if index in done else run())
     ranks.wait()  # until all have read what the first may remove
     return results
 
@@ -136,7 +138,8 @@ def take_steps(
     predictions: dict[str, Tensor] = {}
     taken: list[Numbers] = []
     if (state := load_state(path, run)) is not None:
-        tensors, taken = state[0], state[1]["taken"]
+        tensors = state[0]
+        taken = state[1]["taken"]
         keys = {name: f"{PREDICTIONS}{name}" for name in taken[0]}
         predictions = {name: tensors.pop(key) for name, key in keys.items() if key in tensors}
         if learner is not None:
@@ -161,10 +164,10 @@ def take_steps(
 
 def summed(taken: Sequence[Numbers]) -> dict[str, dict[str, float]]:
     """Return the sums over steps of their numbers; every step has the same ones."""
-    return {
-        name: {key: sum(step[name][key] for step in taken) for key in numbers}
-        for name, numbers in taken[0].items()
-    }
+    sums = {}
+    for name, numbers in taken[0].items():
+        sums[name] = {key: sum(step[name][key] for step in taken) for key in numbers}
+    return sums
 
 
 def save_state(path: Path, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:

@@ -125,7 +125,7 @@ def _permuted(document: Mapping[str, Any]) -> Table:
     for name in permuted_methods(document):
         row: dict[str, Cell] = {
             "Method": method_name(name),
-            "Order": str(_place(document, name)),
+            "Order": str(_rank(document, name)),
             "paper": str(PAPER_ORDER[name.partition("-")[0]]),
         }
         for key in scores:
@@ -150,17 +150,17 @@ def _permuted(document: Mapping[str, Any]) -> Table:
     return Table("permuted-mnist", f"Permuted MNIST, {document['scale']}", columns, rows, notes)
 
 
-def _place(document: Mapping[str, Any], name: str) -> int:
-    """The place of a method among those that store as much, 1 for the highest accuracy."""
+def _rank(document: Mapping[str, Any], name: str) -> int:
+    """The rank of a method among those that store as much, 1 for the highest accuracy."""
     means = {}
     for other, item in document["methods"].items():
         means[other] = item["average_accuracy"]["mean"]
     stored = name.partition("-")[2] or str(max(document["settings"]["stored"]))
-    place = 1
+    rank = 1
     for other, mean in means.items():
         if other.partition("-")[2] in ("", stored) and mean > means[name]:
-            place += 1
-    return place
+            rank += 1
+    return rank
 
 
 def _stream(document: Mapping[str, Any]) -> Table:

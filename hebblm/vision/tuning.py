@@ -96,11 +96,10 @@ def as_step(predicted: Mapping[str, Predicted]) -> Step:
 
 
 def left_to_choose(network: Grid, settings: ClassSettings) -> bool:
-    return any(
-        len(values) > 1
-        for grid in grids(network, settings.adaptation).values()
-        for values in grid.values()
-    )
+    for grid in grids(network, settings.adaptation).values():
+        if any(len(values) > 1 for values in grid.values()):
+            return True
+    return False
 
 
 def tuned(
@@ -149,15 +148,17 @@ def _scored(
     observes: bool,
 ) -> Tried:
     """Return every method with each of its points, and its scores on held-out pictures."""
-    methods = {
-        f"{name}/{at}": method_of(name, {**values, name: point}, setup.settings.adaptation)
-        for name, points in name_points.items()
-        for at, point in enumerate(points)
-    }
+    methods = {}
+    for name, points in name_points.items():
+        for at, point in enumerate(points):
+            with_point = {**values, name: point}
+            methods[f"{name}/{at}"] = method_of(name, with_point, setup.settings.adaptation)
     answers = predict(setup, snapshot, methods, f"tune, {len(methods)} points", observes=observes)
 
     def scores(name: str, at: int) -> dict[str, float]:
-        predicted, labels, new = answers[f"{name}/{at}"], snapshot.labels, snapshot.remembered.new
+        predicted = answers[f"{name}/{at}"]
+        labels = snapshot.labels
+        new = snapshot.remembered.new
         accuracies = predicted.score(labels, new)
         if name == "parametric":
             begin = len(labels) // 2 if observes else 0
@@ -167,10 +168,10 @@ def _scored(
             accuracies |= predicted.gate
         return accuracies
 
-    return {
-        name: [{**point, **scores(name, at)} for at, point in enumerate(points)]
-        for name, points in name_points.items()
-    }
+    tried: Tried = {}
+    for name, points in name_points.items():
+        tried[name] = [{**point, **scores(name, at)} for at, point in enumerate(points)]
+    return tried
 
 
 def _tune(
@@ -191,15 +192,18 @@ def _tune(
 
     def points_of(name: str) -> list[Point]:
         grid = grids(network, settings)[name]
-        return [
-            dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())
-        ]
+        combinations = itertools.product(*grid.values())
+        return [dict(zip(grid, values, strict=True)) for values in combinations]
 
     def scored(snapshot: Snapshot, name_points: Mapping[str, list[Point]], values: Values) -> Tried:
         return _scored(setup, snapshot, name_points, values, observes=observes)
 
-    tried: Tried = decode(read_json(part), "tuning") if part.exists() else {"parametric": []}
-    points, kept = tried["parametric"], None  # the snapshot of the best point so far
+    # 1) The network.
+    tried: Tried = {"parametric": []}
+    if part.exists():
+        tried = decode(read_json(part), "tuning")
+    points = tried["parametric"]
+    kept = None  # the snapshot of the best point so far
     for point in points_of("parametric")[len(points) :]:
         snapshot = None
         try:
@@ -213,8 +217,9 @@ def _tune(
             kept = snapshot
     chosen = best(points, END)
     values = {**given_values(network, settings), "parametric": chosen}
-    # Hebb and its variants come after MbPA, whose values they take over; they share one adaptation
-    # pass. The gate comes last.
+
+    # 2) The methods over it. Hebb and its variants come after MbPA, whose values they take over;
+    # they share one adaptation pass. The gate comes last.
     for names in (("mixture", "mbpa"), ("hebb", *VARIANTS), ("best",)):
         if not tried.keys() >= set(names):
             kept = kept or learn(chosen)

@@ -54,18 +54,18 @@ def learns() -> str:
         Column("New words: nats", "nll", "min", decimals=3),
         Column("over the base there", "signed"),
     )
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[dict[str, Cell]] = []
     for name, item in result.methods.items():
         rows.append(
-            (
-                name_of(name),
-                item.nll,
-                difference(result, name, BASE),
-                item.oov_nll,
-                difference(result, name, BASE, "OOV"),
-            )
+            {
+                "Method": name_of(name),
+                "Nats": item.nll,
+                "over the base": difference(result, name, BASE),
+                "New words: nats": item.oov_nll,
+                "over the base there": difference(result, name, BASE, "OOV"),
+            }
         )
-    return _page(Table.of_cells("learns", "", columns, tuple(rows)), {"run": LEARNS})
+    return _page(Table("learns", "", columns, rows), {"run": LEARNS})
 
 
 def added() -> str:
@@ -116,16 +116,33 @@ def solvers() -> str:
         Column("Hebb, nats", "nll"),
         Column("Hebb over MbPA", "signed"),
     )
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[dict[str, Cell]] = []
     for title, path in SOLVERS.items():
         result = Result.load(path)
-        mbpa, hebb = result.methods["mbpa"], result.methods["hebb"]
-        pair = difference(result, "hebb", "mbpa")
-        rows.append((title, "all", result.scenario.tokens, mbpa.nll, hebb.nll, pair))
-        for ours, theirs in zip(mbpa.frequency, hebb.frequency, strict=True):
-            pair = difference(result, "hebb", "mbpa", ours.bucket)
-            rows.append((title, ours.bucket, ours.tokens, ours.nll, theirs.nll, pair))
-    return _page(Table.of_cells("solvers", "", columns, tuple(rows)), SOLVERS)
+        mbpa = result.methods["mbpa"]
+        hebb = result.methods["hebb"]
+        rows.append(
+            {
+                "MbPA by": title,
+                "Training count": "all",
+                "Tokens": result.scenario.tokens,
+                "MbPA, nats": mbpa.nll,
+                "Hebb, nats": hebb.nll,
+                "Hebb over MbPA": difference(result, "hebb", "mbpa"),
+            }
+        )
+        for of_mbpa, of_hebb in zip(mbpa.frequency, hebb.frequency, strict=True):
+            rows.append(
+                {
+                    "MbPA by": title,
+                    "Training count": of_mbpa.bucket,
+                    "Tokens": of_mbpa.tokens,
+                    "MbPA, nats": of_mbpa.nll,
+                    "Hebb, nats": of_hebb.nll,
+                    "Hebb over MbPA": difference(result, "hebb", "mbpa", of_mbpa.bucket),
+                }
+            )
+    return _page(Table("solvers", "", columns, rows), SOLVERS)
 
 
 def values() -> str:

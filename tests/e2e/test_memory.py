@@ -142,7 +142,7 @@ def test_an_interrupted_build_goes_on_to_the_same_bytes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (place / "texts" / "a.txt").write_text(FIRST.replace(" .", end))
-    monkeypatch.setattr(corpus_memory, "PIECE", 20)
+    monkeypatch.setattr(corpus_memory, "PART_SIZE", 20)
     build("texts", "whole")
     original, calls = corpus_memory._entries, itertools.count(1)
 
@@ -302,7 +302,7 @@ def test_ngrams_are_counted_in_the_order_of_each_text(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # an n-gram goes on from piece to piece, not from text to text
-    monkeypatch.setattr(corpus_memory, "PIECE", 20)
+    monkeypatch.setattr(corpus_memory, "PART_SIZE", 20)
     build("texts", "known")
     lm = hebblm.load(MODEL, device="cpu")
     first, second = (list(lm.vocabulary.encode(text, include=True).ids) for text in (FIRST, SECOND))

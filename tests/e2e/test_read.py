@@ -61,7 +61,7 @@ def test_a_text_is_the_same_in_any_pieces(
     )
     assert main(["tiny-pydoc-raw", str(notes)]) == 0
     whole = capsys.readouterr().out
-    monkeypatch.setattr(read, "PIECE", 20)
+    monkeypatch.setattr(read, "PART_SIZE", 20)
     assert main(["tiny-pydoc-raw", str(notes)]) == 0
     assert capsys.readouterr().out == whole
     assert "135 tokens" in whole

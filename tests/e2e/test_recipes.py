@@ -23,7 +23,7 @@ from hebblm.cli.tune import TuneConfig
 from hebblm.cli.vision import VisionConfig
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.vision.paper import PERMUTED_PAPER
-from hebblm.vision.settings import CLASS_SCALES, PERMUTED_SCALES
+from hebblm.vision.scales import CLASS_SCALES, PERMUTED_SCALES
 from recipes.hebb.tune import HebbTuneConfig
 from recipes.study.command import BookConfig, PaperConfig, ReadingsConfig
 

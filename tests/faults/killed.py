@@ -46,7 +46,7 @@ OFTEN = (
     ("hebblm.online.layout", "BLOCK", 20),
     ("hebblm.online.layout", "READ_AHEAD", 20),
     ("hebblm.tuning.sweep", "PART", 100),
-    ("hebblm.reader.corpora", "PIECE", 20),
+    ("hebblm.reader.corpora", "PART_SIZE", 20),
     ("hebblm.memory.disk", "SHARD", 50),
 )
 """So that a small text is saved as often as a large one."""

@@ -60,7 +60,8 @@ def find_adapter(name: str, location: Mapping[str, Any]) -> PeftAdapter | None:
     if not isinstance(document, dict):
         raise UserError(f"{path} is not a JSON object; download the adapter again")
     _check_mergeable(path, document)
-    base, revision = document.get("base_model_name_or_path"), document.get("revision")
+    base = document.get("base_model_name_or_path")
+    revision = document.get("revision")
     remedy = "write its folder or hub id as base_model_name_or_path there"
     if not isinstance(base, str) or not base:
         raise UserError(f"{path} names no base model; {remedy}")
@@ -77,7 +78,8 @@ def merged(model: Any, adapter: PeftAdapter) -> Any:
     from peft import PeftConfig, PeftModel
 
     _resize(model, adapter)
-    folder, mapping = str(adapter.folder), getattr(model, "_checkpoint_conversion_mapping", None)
+    folder = str(adapter.folder)
+    mapping = getattr(model, "_checkpoint_conversion_mapping", None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of weights that are missing, and they are refused here
         adapted = PeftModel(model, PeftConfig.from_pretrained(folder))
@@ -136,7 +138,8 @@ def _check_mergeable(path: str, document: Mapping[str, Any]) -> None:
         import peft  # noqa: F401
     except ImportError as error:
         raise UserError(f"{path} is an adapter; install peft: {install('peft')}") from error
-    kind, task = document.get("peft_type"), document.get("task_type")
+    kind = document.get("peft_type")
+    task = document.get("task_type")
     if kind not in MERGEABLE:
         raise UserError(f"{path}: {kind} cannot be merged into the weights of a model; {MERGED}")
     if task not in ("CAUSAL_LM", None):

@@ -74,29 +74,27 @@ class HuggingFaceBase(GradientBase):
     def parameters(self) -> dict[str, nn.Parameter]:
         """Return the weights that may learn, by name; from then on they are this base's own."""
         if not self._own:
-            trained = self._trained.parameters
-            self._own = {
-                name: nn.Parameter(
-                    trained[name].to(
-                        torch.promote_types(trained[name].dtype, torch.float32), copy=True
-                    )
-                )
-                for name in self._trained.learns
-            }
+            copies = {}
+            for name in self._trained.learns:
+                weight = self._trained.parameters[name]
+                precise = torch.promote_types(weight.dtype, torch.float32)
+                copies[name] = nn.Parameter(weight.to(precise, copy=True))
+            self._own = copies
         return self._own
 
     def _states(self, ids: Tensor) -> Tensor:
         if self.tracked:
             self.parameters()
-        trained, parts = self._trained, []
+        trained = self._trained
+        parts = []
         while ids.shape[1]:
             room = (trained.context - self._window.shape[1]) or trained.stride
             parts.append(self._advance(ids[:, :room]))
             ids = ids[:, room:]
         width = trained.head.weight.shape[1] + trained.key_width * trained.keyed
-        return (
-            torch.cat(parts, 1) if parts else trained.head.weight.new_zeros(self._streams, 0, width)
-        )
+        if parts:
+            return torch.cat(parts, 1)
+        return trained.head.weight.new_zeros(self._streams, 0, width)
 
     def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         head = self._trained.head_with(self._own)
@@ -108,20 +106,20 @@ class HuggingFaceBase(GradientBase):
         For a model that learns also keys and values of the window: weights that have learned since
         would compute others.
         """
-        kept = self._cache is not None and (self._recurrent or self.tracked)
-        carried = dict(tensors_of(self._cache)) if kept else {}
         window = self._window if self._streams > 1 else self._window[0]
-        return {
-            TOKENS: window.clone(),
-            **{name: tensor.clone() for name, tensor in carried.items()},
-        }
+        state = {TOKENS: window.clone()}
+        if self._cache is not None and (self._recurrent or self.tracked):
+            for name, tensor in tensors_of(self._cache):
+                state[name] = tensor.clone()
+        return state
 
     def load_stream_state(self, state: State) -> None:
         self._begin()
         carried = {name: tensor for name, tensor in state.items() if name != TOKENS}
         window = state[TOKENS].view(self._streams, -1)
         if window.shape[1] > self._trained.context:  # it was saved by a model with a longer one
-            window, carried = window[:, -self._trained.context :], {}
+            window = window[:, -self._trained.context :]
+            carried = {}
         with torch.no_grad():
             if window.shape[1]:
                 self._advance(window)
@@ -134,11 +132,10 @@ class HuggingFaceBase(GradientBase):
 
     def state_dict(self) -> State:
         """Return the state with keys and values of the window as they were computed."""
-        carried = (
-            {}
-            if self._cache is None or self._recurrent or self.tracked
-            else dict(tensors_of(self._cache))
-        )
+        if self._cache is None or self._recurrent or self.tracked:
+            carried = {}
+        else:
+            carried = dict(tensors_of(self._cache))
         return {**super().state_dict(), **prefixed("cache ", carried)}
 
     def load_state_dict(self, state: State) -> None:
@@ -154,12 +151,16 @@ class HuggingFaceBase(GradientBase):
 
     @contextmanager
     def preserve_state(self) -> Iterator[None]:
-        window, cache, hidden = self._window, self._cache, self._hidden
+        window = self._window
+        cache = self._cache
+        hidden = self._hidden
         self._cache = copy.deepcopy(cache)
         try:
             yield
         finally:
-            self._window, self._cache, self._hidden = window, cache, hidden
+            self._window = window
+            self._cache = cache
+            self._hidden = hidden
 
     @property
     def max_rewind(self) -> int:
@@ -232,19 +233,18 @@ class HuggingFaceBase(GradientBase):
             return super().continuations(rows)
         base = HuggingFaceBase(self._trained, learned=self._own, streams=len(rows))
         base._window = self._window.expand(len(rows), -1)
-        shared = (
-            {id(tensor): tensor for _, tensor in tensors_of(self._cache)}
-            if self._cache is not None
-            else {}
-        )
+        shared = {}
+        if self._cache is not None:
+            shared = {id(tensor): tensor for _, tensor in tensors_of(self._cache)}
+
+        def repeated(_: object, one: Tensor) -> Tensor:
+            if one.ndim > 1 and len(one) == 1:
+                return one.repeat_interleave(len(rows), 0)
+            return one
+
         if shared:  # what holds the tensors is copied, they themselves are repeated
-            base._cache = replace_tensors(
-                copy.deepcopy(self._cache, shared),
-                lambda _, one: (
-                    one.repeat_interleave(len(rows), 0) if one.ndim > 1 and len(one) == 1 else one
-                ),
-            )
-        states = base.read(pad_sequence([*rows], batch_first=True))
+            base._cache = replace_tensors(copy.deepcopy(self._cache, shared), repeated)
+        states = base.read(pad_sequence(list(rows), batch_first=True))
         return [states[b, : len(row)] for b, row in enumerate(rows)]
 
     @property
@@ -286,9 +286,9 @@ class HuggingFaceBase(GradientBase):
                 states = [read(base, rows) for rows in tried]
             except (RuntimeError, ValueError, IndexError, TypeError):  # it reads them one at a time
                 return False
+            pairs = zip(chain(*states), chain(*expected), strict=True)
             return all(
-                tensor.shape == other.shape and agree(tensor, other, exact)
-                for tensor, other in zip(chain(*states), chain(*expected), strict=True)
+                one.shape == other.shape and agree(one, other, exact) for one, other in pairs
             )
 
         network.tried[way] = holds(alike, exact)
@@ -319,10 +319,12 @@ class HuggingFaceBase(GradientBase):
         """Return states (B, N, D) after tokens (B, N) that fit into the window, or begin the next
         one.
         """
-        trained, window = self._trained, self._window
+        trained = self._trained
+        window = self._window
         ids = ids.to(window.device)
         if window.shape[1] == trained.context:
-            window, self._cache = trained.with_bos(window[:, trained.stride :]), None
+            window = trained.with_bos(window[:, trained.stride :])
+            self._cache = None
         fed = ids if self._cache is not None else torch.cat([window, ids], 1)
         if not self._anew and trained.steps == "one" and self._cache is not None:
             states = torch.cat([self._forward(token) for token in torch.split(fed, 1, 1)], 1)

@@ -100,7 +100,8 @@ def opened(path: Path) -> Iterator[GgufFile]:
     kept = gguf.GGUFReader, gguf.get_tensor_name_map, loading.tqdm
     # transformers reads all of the header for the configuration and again for the weights, and
     # makes a table of names for each module: with a large vocabulary that takes most of the time.
-    gguf.GGUFReader, gguf.get_tensor_name_map = functools.cache(kept[0]), functools.cache(kept[1])
+    gguf.GGUFReader = functools.cache(kept[0])
+    gguf.get_tensor_name_map = functools.cache(kept[1])
     loading.tqdm = lambda tensors, **_: tensors
     try:
         try:
@@ -117,15 +118,12 @@ def opened(path: Path) -> Iterator[GgufFile]:
                 f"{path} is one of {parts} parts; make one file of them with llama-gguf-split "
                 "--merge"
             )
-        types, architecture = (
-            {tensor.tensor_type.name for tensor in tensors},
-            metadata["general.architecture"],
-        )
-        unknown = (
-            sorted(types - {*GGML_NAME.values(), *VALUES})
-            if architecture in GGUF_CONFIG_ARCHS
-            else []
-        )
+        types = {tensor.tensor_type.name for tensor in tensors}
+        architecture = metadata["general.architecture"]
+        if architecture in GGUF_CONFIG_ARCHS:
+            unknown = sorted(types - {*GGML_NAME.values(), *VALUES})
+        else:
+            unknown = []
         if unknown:
             raise UserError(
                 f"{path} has weights of type {unknown[0]}, which transformers does not read; use "
@@ -136,7 +134,7 @@ def opened(path: Path) -> Iterator[GgufFile]:
         stored = next((VALUES[kind] for kind in ("BF16", "F16", "F32") if kind in types), "float32")
         # of damaged blocks; weights that are not finite are refused later
         with np.errstate(all="ignore"):
-            yield GgufFile(path, len(tensors), stored if types <= {*VALUES} else "bfloat16")
+            yield GgufFile(path, len(tensors), stored if types <= set(VALUES) else "bfloat16")
     finally:
         gguf.GGUFReader, gguf.get_tensor_name_map, loading.tqdm = kept
         _ALONE.release()

@@ -47,10 +47,11 @@ class FoundHead:
         """Return the head of these parameters, with the scale folded in; in float32 if they have
         half precision.
         """
-        weight, bias = parameters[self.weight], None if self.bias is None else parameters[self.bias]
-        return OutputHead(
-            self._scaled(weight), None if bias is None else self._scaled(bias), self.cap
-        )
+        weight = parameters[self.weight]
+        bias = None
+        if self.bias is not None:
+            bias = self._scaled(parameters[self.bias])
+        return OutputHead(self._scaled(weight), bias, self.cap)
 
     def _scaled(self, tensor: Tensor) -> Tensor:
         if tensor.dtype.itemsize < 4:
@@ -70,11 +71,9 @@ class Key:
         """Record the states (B, T, D_key) of each forward pass; empty for those that enter the
         output layer.
         """
-        return (
-            nullcontext([])
-            if self.module is None
-            else states_of(self.module, entering=self.entering)
-        )
+        if self.module is None:
+            return nullcontext([])
+        return states_of(self.module, entering=self.entering)
 
 
 def find_key(model: Any, name: str) -> Key:
@@ -135,7 +134,9 @@ def states_of(
             return None
         states = inputs[0] if inputs else (options or {})["hidden_states"]
         noted.append(states)
-        return ((states[..., -1:, :], *inputs[1:]), options) if last_only else None
+        if not last_only:
+            return None
+        return (states[..., -1:, :], *inputs[1:]), options
 
     def after(_: nn.Module, inputs: tuple[Any, ...], out: Any) -> None:
         if get_ident() == thread:
@@ -191,21 +192,20 @@ def find_head(model: Any, ids: Tensor, exact: bool) -> FoundHead:
         logits_of(model, ids)  # it will be read in float16, which overflows where float32 does not
     if len(states) != 1 or states[0].shape != (*ids.shape, weight.shape[1]):
         raise UserError(f"{kind} does not compute its logits with its output layer")
-    named = (getattr(model.config.get_text_config(), name, None) for name in CAPS)
     rounding = 0.0 if exact else ROUNDING * torch.finfo(weight.dtype).eps
-    plain = FoundHead(module, names[id(weight)], None if bias is None else names[id(bias)])
     hidden = states[0][0].double().to(weight.device)  # (T, D)
     # (T, V)
     product = torch.cat([hidden @ rows.double().t() for rows in torch.split(weight, ROWS)], -1)
-    product = product if bias is None else product + bias.double()
-    return _fitted(
-        plain,
-        product,
-        logits.to(product.device),
-        [float(cap) for cap in named if cap],
-        rounding,
-        kind,
-    )
+    plain = FoundHead(module, names[id(weight)], None)
+    if bias is not None:
+        plain = replace(plain, bias=names[id(bias)])
+        product = product + bias.double()
+    caps = []
+    for name in CAPS:
+        cap = getattr(model.config.get_text_config(), name, None)
+        if cap:
+            caps.append(float(cap))
+    return _fitted(plain, product, logits.to(product.device), caps, rounding, kind)
 
 
 def logits_of(model: Any, ids: Tensor) -> Tensor:
@@ -218,9 +218,10 @@ def logits_of(model: Any, ids: Tensor) -> Tensor:
     with probing(kind):
         logits = getattr(model(ids), "logits", None)
     if not isinstance(logits, Tensor) or logits.ndim != 3 or logits.shape[:2] != ids.shape:
-        given = (
-            f"logits of shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else "no logits"
-        )
+        if isinstance(logits, Tensor):
+            given = f"logits of shape {tuple(logits.shape)}"
+        else:
+            given = "no logits"
         raise UserError(
             f"{kind} gives {given} for a text of {ids.shape[1]} tokens; {READS} that give a row a "
             "token"
@@ -230,11 +231,10 @@ def logits_of(model: Any, ids: Tensor) -> Tensor:
         return logits
     weights = [weight for weight in model.parameters() if weight.is_floating_point()]
     what = "logits" if all(bool(weight.isfinite().all()) for weight in weights) else "weights"
-    dtype = (
-        torch.float16
-        if any(weight.dtype == torch.float16 for weight in weights)
-        else weights[0].dtype
-    )
+    if any(weight.dtype == torch.float16 for weight in weights):
+        dtype = torch.float16
+    else:
+        dtype = weights[0].dtype
     remedy = "load it with dtype=float32" if dtype == torch.float16 else "download the model again"
     fault = "all zero" if finite else "not finite"
     raise UserError(
@@ -250,14 +250,22 @@ def _fitted(
 
     Rounding may change logits by a share of the largest one.
     """
-    tolerance, size = max(EXACT, rounding), float(logits.abs().max())
+    tolerance = max(EXACT, rounding)
+    size = float(logits.abs().max())
     for cap in (*caps, None):
-        clear = torch.ones_like(logits) if cap is None else (logits.abs() < CLEAR * cap).double()
-        straight = logits if cap is None else cap * (clear * logits / cap).atanh()
+        # The logits as they stood before a cap, where these are clear.
+        clear = torch.ones_like(logits)
+        straight = logits
+        if cap is not None:
+            clear = (logits.abs() < CLEAR * cap).double()
+            straight = cap * (clear * logits / cap).atanh()
         # least squares
         scale = float((clear * straight * product).sum() / (clear * product.square()).sum())
-        scale = 1.0 if abs(scale - 1) < tolerance else scale
-        again = scale * product if cap is None else cap * (scale * product / cap).tanh()
+        if abs(scale - 1) < tolerance:
+            scale = 1.0
+        again = scale * product
+        if cap is not None:
+            again = cap * (again / cap).tanh()
         if scale > 0 and float((again - logits).abs().max()) <= tolerance * size:
             return replace(plain, scale=scale, cap=cap)
     gap = float((product - logits).abs().max())

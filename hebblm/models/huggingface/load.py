@@ -70,7 +70,8 @@ def load_causal(
     """
     _check_options(dtype, options)
     location = {key: options[key] for key in LOCATION if key in options}
-    known, origin = PRETRAINED.get(str(name)), "gguf"
+    known = PRETRAINED.get(str(name))
+    origin = "gguf"
     if known is not None:
         name, origin = obtain(known)
     if (file := options.pop("gguf_file", None)) is not None:
@@ -182,8 +183,8 @@ def _load_gguf(
     with _in_one_line(str(path)), gguf.opened(path) as file, _quiet():
         from transformers import AutoConfig, AutoModelForCausalLM, GgufConfig
 
-        place = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
-        config = AutoConfig.from_pretrained(**place)
+        source = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
+        config = AutoConfig.from_pretrained(**source)
         _check_causal(str(path), config)
         if (layers := getattr(config.get_text_config(), "num_hidden_layers", 0)) > file.tensors:
             raise UserError(
@@ -193,7 +194,7 @@ def _load_gguf(
         loaded = AutoModelForCausalLM.from_pretrained(
             **{
                 **options,
-                **place,
+                **source,
                 "config": config,
                 "dtype": getattr(torch, file.dtype if dtype == "auto" else dtype),
             },
@@ -247,7 +248,8 @@ def _placed(
     """Put a model on its device, unless it was ``mapped``; refuse it if the report of its loading
     lacks weights.
     """
-    (model, report), kind = loaded, _kind_of(config)
+    model, report = loaded
+    kind = _kind_of(config)
     if missing := sorted(report["missing_keys"]):
         if (built := type(model).__name__) != kind:
             raise UserError(
@@ -304,11 +306,9 @@ def _kind_of(config: Any) -> str:
     known.
     """
     names = config.architectures
-    return (
-        names[0]
-        if isinstance(names, list) and names and isinstance(names[0], str)
-        else str(config.model_type)
-    )
+    if isinstance(names, list) and names and isinstance(names[0], str):
+        return names[0]
+    return str(config.model_type)
 
 
 def _listed(names: list[str]) -> str:
@@ -344,7 +344,8 @@ def _check_layers(folder: Path, config: Any) -> None:
     """Refuse a folder with fewer weights than its config.json has layers: building them could take
     forever.
     """
-    layers, weights = getattr(config.get_text_config(), "num_hidden_layers", 0), 0
+    layers = getattr(config.get_text_config(), "num_hidden_layers", 0)
+    weights = 0
     for path in folder.glob("*.safetensors"):
         with safe_open(path, framework="pt") as opened:
             weights += len(opened.keys())
@@ -362,10 +363,8 @@ def _quiet() -> Iterator[None]:
     from transformers import utils
 
     transformers_logging: Any = utils.logging
-    shown, verbosity = (
-        transformers_logging.is_progress_bar_enabled(),
-        transformers_logging.get_verbosity(),
-    )
+    shown = transformers_logging.is_progress_bar_enabled()
+    verbosity = transformers_logging.get_verbosity()
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()
     try:

@@ -39,9 +39,12 @@ class Weights:
     """
 
     def __init__(self, model: Any, key: str, file_sha256: str) -> None:
-        self._model, self._key, self.file_sha256 = model, key, file_sha256
+        self._model = model
+        self._key = key
+        self.file_sha256 = file_sha256
         with turn(model):  # those of a base that moves may stand in their places meanwhile
-            self._sha256, self._counts = self._fingerprint(), _counts(model)
+            self._sha256 = self._fingerprint()
+            self._counts = _counts(model)
 
     def sha256(self) -> str:
         """Hash of the weights; raises if they have changed."""
@@ -89,10 +92,11 @@ def _counts(model: Any) -> list[tuple[int, int]]:
     """Return the address of each weight and its number of changes; torch does not count in
     inference mode.
     """
-    return [
-        (weight.data_ptr(), 0 if weight.is_inference() else weight._version)
-        for weight in model.parameters()
-    ]
+    states = []
+    for weight in model.parameters():
+        version = 0 if weight.is_inference() else weight._version
+        states.append((weight.data_ptr(), version))
+    return states
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,7 +142,8 @@ class HuggingFaceModel(Network):
         away; if windows begin with a special token, it is one of these. Several processes divide a
         segment's windows in their order.
         """
-        total, device = len(ids) - 1, self.head.weight.device
+        total = len(ids) - 1
+        device = self.head.weight.device
         stream = torch.from_numpy(np.asarray(ids, dtype=np.int64))
         begins = self.begin is not None
         warm = self.context - self.stride - begins
@@ -246,10 +251,8 @@ class HuggingFaceModel(Network):
             exact = is_exact(self.model, self.probe_ids)
 
         def alike() -> bool:
-            together, alone = (
-                HuggingFaceBase(self, streams=2),
-                [HuggingFaceBase(self) for _ in rows],
-            )
+            together = HuggingFaceBase(self, streams=2)
+            alone = [HuggingFaceBase(self) for _ in rows]
             for part in (slice(0, -1), slice(-1, None)):
                 expected = torch.stack(
                     [base.read(row[part]) for base, row in zip(alone, rows, strict=True)]
@@ -282,15 +285,10 @@ def longest(config: Any) -> int | None:
     rotary = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
     # some have one a kind of layer
     kinds = [kind for kind in (rotary, *rotary.values()) if isinstance(kind, dict)]
-    short = [
-        kind.get(
-            "original_max_position_embeddings",
-            getattr(text, "original_max_position_embeddings", None),
-        )
-        for kind in kinds
-        if kind.get("rope_type", kind.get("type")) == "longrope"
-    ]
-    return min(
-        (length for length in (most, *short) if isinstance(length, int) and length > 0),
-        default=None,
-    )
+    name = "original_max_position_embeddings"
+    limits = [most]
+    for kind in kinds:
+        if kind.get("rope_type", kind.get("type")) == "longrope":
+            limits.append(kind.get(name, getattr(text, name, None)))
+    known = [limit for limit in limits if isinstance(limit, int) and limit > 0]
+    return min(known, default=None)

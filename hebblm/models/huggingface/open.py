@@ -75,7 +75,8 @@ def open_causal(
     """
     # the model that torch.compile wrapped: the wrapper's own call does not show its arguments
     model = getattr(model, "_orig_mod", model)
-    given, model = model, unwrapped(model)
+    given = model
+    model = unwrapped(model)
     if not hasattr(model, "get_output_embeddings") or not hasattr(model, "config"):
         raise UserError(
             f"{type(model).__name__} is not a language model of transformers; give (model, "
@@ -97,7 +98,8 @@ def open_causal(
     size = len(rows)
     ids = (torch.arange(PROBE) * 7919 + 3) % size
     pad = getattr(model.config, "pad_token_id", None)
-    ids = torch.where(ids == pad, (ids + 1) % size, ids) if pad is not None else ids
+    if pad is not None:
+        ids = torch.where(ids == pad, (ids + 1) % size, ids)
     ids = ids[: min(PROBE, context)].to(rows.device)
     chosen = find_key(model, str(key))
     carries = next((n for n in CARRIED if n in inspect.signature(model.forward).parameters), None)
@@ -209,10 +211,10 @@ def _probed(opened: HuggingFaceModel, exact: bool) -> HuggingFaceModel:
     opened = replace(opened, key_width=whole.shape[2] - opened.head.weight.shape[1] * opened.keyed)
     if carried is None:
         return replace(opened, carries=None)
-    sizes = [
-        sum(tensor.numel() for _, tensor in tensors_of(item)) for item in (carried, behind_all)
-    ]
-    recurrent = sizes[0] == sizes[1] > 0
+    # A state that does not grow with the text is that of a recurrent network.
+    size = sum(tensor.numel() for _, tensor in tensors_of(carried))
+    size_behind_all = sum(tensor.numel() for _, tensor in tensors_of(behind_all))
+    recurrent = size == size_behind_all > 0
     if holds(lambda: goes_on(ids.shape[1]), exact):
         return replace(opened, recurrent=recurrent, steps="many")
     if holds(lambda: goes_on(1), exact):
@@ -226,13 +228,15 @@ def _has_gradients(opened: HuggingFaceModel) -> bool:
     """
     first = opened.learns[0]
     learned = {first: torch.nn.Parameter(opened.parameters[first].clone())}
-    ids, carried, parts = opened.probe_ids[None], None, []
+    ids = opened.probe_ids[None]
+    carried = None
+    parts = []
     rest = ids.shape[1] - 1
-    pieces = [1] * (rest + 1) if opened.steps == "one" else [rest - rest // 2, rest // 2, 1]
+    widths = [1] * (rest + 1) if opened.steps == "one" else [rest - rest // 2, rest // 2, 1]
     try:
         with torch.enable_grad():
-            for piece in torch.split(ids, [width for width in pieces if width], 1):
-                hidden, carried = opened.states(piece, carried, learned)
+            for part in torch.split(ids, [width for width in widths if width], 1):
+                hidden, carried = opened.states(part, carried, learned)
                 carried = replace_tensors(carried, lambda _, tensor: tensor.detach())
                 parts.append(hidden)
             torch.autograd.grad(
@@ -250,16 +254,16 @@ def _window(config: Any, context: int | None, stride: int | None) -> tuple[int, 
         context = CONTEXT if limit is None else min(CONTEXT, limit)
     if context < 2 or (limit is not None and context > limit):
         most = getattr(config.get_text_config(), "max_position_embeddings", None)
-        why = (
-            ""
-            if limit is None or limit == most
-            else ", above which its positions change (longrope)"
-        )
+        if limit is None or limit == most:
+            why = ""
+        else:
+            why = ", above which its positions change (longrope)"
         raise UserError(
             f"context = {context} must lie between 2 and the model's {limit or 'memory'} "
             f"tokens{why}"
         )
-    stride = max(1, context // 2) if stride is None else stride
+    if stride is None:
+        stride = max(1, context // 2)
     if not 1 <= stride < context:
         raise UserError(
             f"stride = {stride} must lie between 1 and {context - 1}, one less than the context"
@@ -280,9 +284,9 @@ def _learning(model: Any, head: FoundHead, asked: Sequence[str] | None) -> tuple
     norms = [
         name for name, module in model.named_modules() if "norm" in type(module).__name__.lower()
     ]
-    kinds: dict[str, list[str]] = {
-        part: [name for name in floating if part in name] for part in asked
-    }
+    kinds: dict[str, list[str]] = {}
+    for part in asked:
+        kinds[part] = [name for name in floating if part in name]
     if "lm_head" in kinds:
         kinds["lm_head"] += [name for name in (head.weight, head.bias) if name]
     if "norm" in kinds:
@@ -290,7 +294,7 @@ def _learning(model: Any, head: FoundHead, asked: Sequence[str] | None) -> tuple
     for part, names in kinds.items():
         if not names and part not in LEARNS:
             raise UserError(f"{type(model).__name__} has no weight with {part!r} in its name")
-    chosen = {name for names in kinds.values() for name in names}
+    chosen = set[str]().union(*kinds.values())
     return tuple(name for name in floating if name in chosen)
 
 
@@ -307,10 +311,7 @@ def _last_matrices(model: Any, floating: Sequence[str]) -> tuple[str, ...]:
     names = {id(module): name for name, module in model.named_modules()}
     chosen = []
     for layer in layers[-max(1, len(layers) // LAST_PART) :]:
-        matrices = [
-            name
-            for name, ndim in shapes.items()
-            if ndim > 1 and name.startswith(f"{names[id(layer)]}.")
-        ]
+        prefix = f"{names[id(layer)]}."
+        matrices = [name for name in shapes if shapes[name] > 1 and name.startswith(prefix)]
         chosen += matrices[-1:]
     return tuple(chosen)

@@ -76,7 +76,8 @@ class Wide(TorchFunctionMode):
         self._smaller = tuple(kind for kind in FLOATING if kind.itemsize < dtype.itemsize)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
+        name = getattr(func, "__name__", "")
+        kwargs = kwargs or {}
         if name == "embedding":  # a few rows of a large matrix
             return self._wide(func(*args, **kwargs))
         if name in ("__get__", "__set__", "__setitem__") or (

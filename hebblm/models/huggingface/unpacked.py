@@ -45,8 +45,8 @@ def keep(folder: Path, gguf_sha256: str, model: Any, tokenizer: Any) -> None:
     with file_lock(folder, "unpacked weights"):
         if folder.is_dir():  # another process was faster
             return
-        with atomic_path(folder, directory=True) as place:
-            model.save_pretrained(place)
-            tokenizer.save_pretrained(place)
-            files = {path.name: sha256(path) for path in sorted(place.iterdir())}
-            write_json(place / RECORD, {"gguf_sha256": gguf_sha256, "files": files})
+        with atomic_path(folder, directory=True) as temporary:
+            model.save_pretrained(temporary)
+            tokenizer.save_pretrained(temporary)
+            files = {path.name: sha256(path) for path in sorted(temporary.iterdir())}
+            write_json(temporary / RECORD, {"gguf_sha256": gguf_sha256, "files": files})

@@ -146,7 +146,9 @@ def _least_drawn(levels: Mapping[str, Sequence[float | None]]) -> float:
         for value in level:
             if value and value <= TALLEST:
                 least = min(least, value)
-    return least if math.isfinite(least) else 1.0
+    if not math.isfinite(least):
+        return 1.0
+    return least
 
 
 def _bars_of_gains(
@@ -260,7 +262,8 @@ def _gain_so_far(result: StoredResult, method: str) -> Curve:
 
 
 def _last_gain(result: StoredResult, method: str) -> float | None:
-    base, item = result.methods[BASE], result.methods[method]
+    base = result.methods[BASE]
+    item = result.methods[method]
     gain = difference(base.running[-1][1], item.running[-1][1])
     if gain is None:
         return None
@@ -301,7 +304,8 @@ def _gain_on(result: StoredResult, method: str, part: str) -> Gain:
     """Return a method's gain on all, new or known words by the page's unit; an older result has no
     interval.
     """
-    base, item = result.methods[BASE], result.methods[method]
+    base = result.methods[BASE]
+    item = result.methods[method]
     if part == ALL:
         gain = difference(base.loss, item.loss)
     elif part == OOV:

@@ -298,7 +298,8 @@ def bootstrap_gains(
             block[mask], None if weights is None else weights[mask], minlength=blocks
         )
         for index, name in enumerate(methods):
-            ours, theirs = base[mask], nll[name][mask].astype(np.float64)
+            ours = base[mask]
+            theirs = nll[name][mask].astype(np.float64)
             infinite[index, at] = not (np.isfinite(ours).all() and np.isfinite(theirs).all())
             if not infinite[index, at]:
                 sums[:, index, at] = np.bincount(

@@ -35,8 +35,8 @@ def read(kind: type[T], value: Any, where: str) -> T:
         known: dict[str, Any] = {}
         extra: dict[str, Any] = {}
         for key, item in value.items():
-            place = known if key in names and key != _EXTRA else extra
-            place[key] = item
+            keys = known if key in names and key != _EXTRA else extra
+            keys[key] = item
         given = {**known, _EXTRA: extra}
     try:
         return msgspec.convert(given, kind)

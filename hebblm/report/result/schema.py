@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any, Final, Literal, Self
 
-from hebblm.adapt.renamed import present_name
+from hebblm.adapt.renamed import present_keys
 from hebblm.errors import UserError
 from hebblm.io.files import Count, read_json, write_json
 from hebblm.report.result.accuracy import Accuracy
@@ -105,7 +105,9 @@ class ScenarioRecord:
     @property
     def oov_rate(self) -> float:
         """Share of the tokens that lie outside the source vocabulary, between 0 and 1."""
-        return self.oov_tokens / self.tokens if self.tokens else 0.0
+        if not self.tokens:
+            return 0.0
+        return self.oov_tokens / self.tokens
 
 
 def corpus_name(corpus: str) -> str:
@@ -196,7 +198,8 @@ class StoredResult:
         """What tells the text from others: its hash or else its name, its case, and its length if a
         part was read.
         """
-        scenario, extra = self.scenario, self.scenario.extra
+        scenario = self.scenario
+        extra = self.scenario.extra
         known = self.provenance.get("data_sha256", {}).get(scenario.target, scenario.target)
         length = extra.get("bytes", (extra.get("text") or {}).get("bytes", scenario.tokens))
         if extra.get("whole_split"):
@@ -253,10 +256,12 @@ class StoredResult:
         if methods == {}:
             raise UserError(f"{where} has no methods; evaluate at least one")
         if isinstance(methods, dict):
-            document["methods"] = {
-                name: _under_present_names(read(MethodResult, item, f"{where}.methods.{name}"))
-                for name, item in methods.items()
-            }
+            present = {}
+            for name, item in methods.items():
+                method = read(MethodResult, item, f"{where}.methods.{name}")
+                settings = present_keys(method.hyperparameters)
+                present[name] = replace(method, hyperparameters=settings)
+            document["methods"] = present
         return read(cls, {key: item for key, item in document.items() if key != "schema"}, where)
 
     @classmethod
@@ -292,19 +297,7 @@ class StoredResult:
         return path
 
 
-def _under_present_names(item: MethodResult) -> MethodResult:
-    """Return a method's numbers with its settings, by section, under their present names."""
-    sections: dict[str, Any] = {}
-    for section, values in item.hyperparameters.items():
-        if not isinstance(values, Mapping):
-            sections[section] = values
-            continue
-        sections[section] = {
-            present_name(f"{section}.{key}").rpartition(".")[2]: value
-            for key, value in values.items()
-        }
-    return replace(item, hyperparameters=sections)
-
-
 def _negative(number: float | None) -> float | None:
-    return None if number is None else -number
+    if number is None:
+        return None
+    return -number

@@ -253,7 +253,8 @@ class Inspection:
 
     def gain(self, method: str) -> NDArray[np.float64]:
         """By how many nats (T,) a method lies below the base; 0 where both losses are infinite."""
-        base, other = self.losses.nll[BASE], self.losses.nll[method]
+        base = self.losses.nll[BASE]
+        other = self.losses.nll[method]
         both = np.isinf(base) & np.isinf(other)
         return np.where(both, 0.0, np.where(both, 0.0, base) - np.where(both, 0.0, other))
 
@@ -291,7 +292,7 @@ def load_components(
         return {}
     table = read_table(path, _COMPONENT_KINDS, result).sort_by("position")
     by_method: dict[str, dict[str, list[float]]] = {}
-    for row in table.select([*_COMPONENT_KINDS]).to_pylist():
+    for row in table.select(list(_COMPONENT_KINDS)).to_pylist():
         shares = by_method.setdefault(row["method"], {}).setdefault(row["component"], [])
         if row["position"] != len(shares) or row["position"] >= total:
             raise UserError(

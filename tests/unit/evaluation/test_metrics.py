@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hebblm.evaluation.run import method_result
 from hebblm.evaluation.scores import EvaluationScores
+from hebblm.evaluation.summary import method_result
 from hebblm.report import MethodResult
 from hebblm.report.result.parts import recombine
 from hebblm.text import EvaluationStream

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hebblm.errors import UserError
 from hebblm.text import formats
 from hebblm.text.records import texts
-from hebblm.text.sources import FileLines, TextFile, pieces, text_files
+from hebblm.text.sources import FileLines, TextFile, text_files, text_parts
 
 
 def lines(path: Path, column: str | None = None) -> list[str]:
@@ -80,7 +80,7 @@ def test_pieces_of_records_are_their_lines(
     path = tmp_path_factory.mktemp("records") / "t.jsonl"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in documents))
     file = TextFile(path, "text")
-    found = list(pieces(file, size))
+    found = list(text_parts(file, size))
     assert "".join(found) == "".join(f"{line}\n" for line in FileLines((file,)).lines())
     for one, two in itertools.pairwise(found):
         assert one.endswith("\n") or two[0] in " \t"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hebblm.errors import UserError
 from hebblm.text import formats
-from hebblm.text.sources import FileLines, TextFile, pieces
+from hebblm.text.sources import FileLines, TextFile, text_parts
 
 from ...support.lines import MemoryLines
 
@@ -82,7 +82,7 @@ def test_pieces_are_the_lines_of_a_file_and_end_between_words(
 ) -> None:
     path = tmp_path_factory.mktemp("pieces") / "a.txt"
     path.write_bytes("".join(parts).encode())
-    found = list(pieces(TextFile(path), size))
+    found = list(text_parts(TextFile(path), size))
     assert "".join(found) == "".join(f"{line}\n" for line in FileLines.of(path).lines())
     for one, two in itertools.pairwise(found):
         assert one.endswith("\n") or two[0] in " \t"
@@ -94,7 +94,7 @@ def test_a_long_line_comes_in_pieces_unless_it_has_no_blank(
     monkeypatch.setattr(formats, "MAX_LINE_BYTES", 1000)
     path = tmp_path / "a.txt"
     path.write_text("word " * 2000)
-    assert max(map(len, pieces(TextFile(path), 50))) <= 105
+    assert max(map(len, text_parts(TextFile(path), 50))) <= 105
     path.write_text("word" * 2000)
     with pytest.raises(UserError, match=r"has no blank in .* break the text into lines"):
-        list(pieces(TextFile(path), 50))
+        list(text_parts(TextFile(path), 50))

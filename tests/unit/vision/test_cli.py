@@ -14,7 +14,7 @@ from hebblm.io.files import sha256
 from hebblm.vision.data import load_digits
 from hebblm.vision.permuted import draw
 from hebblm.vision.result import digest
-from hebblm.vision.settings import PERMUTED_SCALES as SCALES
+from hebblm.vision.scales import PERMUTED_SCALES as SCALES
 from hebblm.vision.tables import tables
 
 from .samples import mnist_files, tiny_cifar

@@ -18,7 +18,7 @@ from hebblm.vision.learning import (
     statistics,
 )
 from hebblm.vision.pretraining import rate_at
-from hebblm.vision.settings import CLASS_SCALES as SCALES
+from hebblm.vision.scales import CLASS_SCALES as SCALES
 from hebblm.vision.settings import PretrainingSettings
 from hebblm.vision.split import increment, predicted_order, split
 

@@ -14,7 +14,7 @@ from hebblm.vision import state as set_up
 from hebblm.vision.data import load_cifar100
 from hebblm.vision.learning import Training, features_of
 from hebblm.vision.pretraining import Pretrained, Pretraining, pretrained
-from hebblm.vision.settings import CLASS_SCALES as SCALES
+from hebblm.vision.scales import CLASS_SCALES as SCALES
 from hebblm.vision.state import program
 
 from .samples import CPU, TINY_CLASSES, after, classes

@@ -7,10 +7,9 @@ import pytest
 from hebblm.errors import UserError
 from hebblm.vision.paper import PERMUTED_PAPER, family_of, paper_values
 from hebblm.vision.reading import given_values, grids
+from hebblm.vision.scales import CLASS_SCALES, PERMUTED_SCALES
 from hebblm.vision.settings import (
     BACKBONES,
-    CLASS_SCALES,
-    PERMUTED_SCALES,
     AdaptationSettings,
     ClassSettings,
     PermutedSettings,
