@@ -20,6 +20,7 @@ GROUPS = {
     "soak": "methods over a million tokens",
     "variants": "tests on other versions and processors",
     "supply": "modules and sources checked for use of the network",
+    "serve": "requests, clients, kills and ends of the server",
 }
 
 
