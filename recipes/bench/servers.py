@@ -52,6 +52,7 @@ class RunningServer:
         self, process: subprocess.Popen[bytes], port: int, ready: tuple[float, float]
     ) -> None:
         self._process, self._port = process, port
+        self.address = f"http://{HOST}:{port}"
         self.ready_seconds, self.ready_processor = ready
 
     def ask(self, path: str, body: dict[str, Any] | None = None) -> Asked:
