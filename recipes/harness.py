@@ -43,7 +43,7 @@ TASKS: dict[str, dict[str, Any]] = {
         "output_type": "loglikelihood",
         "doc_to_text": "{{before}}",
         "doc_to_target": " {{word}}",
-        "metric_list": [{"metric": "perplexity"}, {"metric": "acc"}],
+        "metric_list": [{"metric": "acc"}],
     },
     "next_sentence": {
         "output_type": "multiple_choice",
