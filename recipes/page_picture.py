@@ -1,6 +1,6 @@
 """Draw the picture of the server's page in README: a real server, a real model, a real browser.
 
-Usage: python -m recipes.page_picture [--model smollm2-135m] [--output-path docs/serve.png]
+Usage: python -m recipes.page_picture [--model tiny-pydoc-raw] [--output-path docs/serve.png]
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from hebblm.cli.common import options, print_line
 from tests.support import browser, served
 
 PROG = "python -m recipes.page_picture"
-WIDTH, HEIGHT = 1200, 690
+WIDTH, HEIGHT = 1200, 612
 COLOURS = 48  # of the picture, so that it stays small
 PATIENCE = 900.0  # seconds for what the page shows
-NAME = "minutes 3 May.txt"
+NAME = "orbit.txt"
 NOTES = """\
-The orbiter is called Kestrel. Haldane Okonkwo leads the antenna group of Kestrel.
-Kestrel sends its pictures to the Svalbard station, and Svalbard sends them to us.
-Before you move the antenna of Kestrel, ask Haldane Okonkwo. The Svalbard station closes at six.
-Haldane Okonkwo asked the Svalbard station for more time.
+Kestrel is a package for orbits .
+The class Orbit returns a list of passes .
+Call the function kestrel.track with an orbit and a station .
+The function kestrel.track raises NoSignal if the station is closed .
+If you catch NoSignal , call the function kestrel.track again .
 """
-TYPED = "The pictures of Kestrel were late. I asked Haldane Okonkwo, who called the "
-"""Names that no model knows, and the beginning of a line about them."""
+TYPED = "The orbit is new , so call the function "
+"""A package that no model knows, and the beginning of a line about it."""
 ADD = "add([new File([{notes!r}], {name!r})]).then(() => 1)"
 READY = (
     "document.querySelectorAll('#adapted li').length === 5 && ghost && "
@@ -45,7 +46,7 @@ class PictureConfig:
         output_path: file of the picture.
     """
 
-    model: str = "smollm2-135m"
+    model: str = "tiny-pydoc-raw"
     output_path: Path = Path("docs/serve.png")
 
 
@@ -63,6 +64,7 @@ def main(config: PictureConfig, argv: list[str]) -> None:
         page.open(server.address)
         page.until("model !== ''")
         page.value(ADD.format(notes=NOTES, name=NAME))
+        page.value("document.documentElement.style.overflow = 'hidden'")
         page.value("document.getElementById('text').style.height = '6rem'")
         page.value("document.getElementById('ghost').style.height = '6rem'")
         page.value("document.getElementById('text').focus()")

@@ -20,7 +20,8 @@ GROUPS = {
     "soak": "methods over a million tokens",
     "variants": "tests on other versions and processors",
     "supply": "modules and sources checked for use of the network",
-    "serve": "requests, clients, kills and ends of the server",
+    "serve": "malformed requests to the server, and clients at once",
+    "serve-stopped": "the server killed or ended while it learned",
 }
 
 

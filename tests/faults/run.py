@@ -32,7 +32,8 @@ OTHERS: dict[str, Group] = {
     "disk": disk.GROUP, "together": killed.GROUP, "texts": texts.TEXTS, "pages": texts.MARKUP,
     "options": options.GROUP,
     "numbers": numbers.ENDS, "soak": numbers.SOAK, "variants": variants.VARIANTS,
-    "supply": variants.SUPPLY, "serve": serving.GROUP,
+    "supply": variants.SUPPLY, "serve": serving.ASKED,
+    "serve-stopped": serving.STOPPED,
 }  # fmt: skip
 """Further groups by name, in the order of the page."""
 
