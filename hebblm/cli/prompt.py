@@ -10,8 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hebblm.cli.questions import BUDGET, Questions
+from hebblm.cli.questions import Questions
 from hebblm.errors import UserError
+from hebblm.online.effort import QUICK
 from hebblm.runtime.progress import log
 from hebblm.serve.blocked import BlockedWords, folder_of
 
@@ -89,7 +90,10 @@ class Conversation:
         if line.startswith("/"):
             return
         context, typed = split_typed(line)
-        for one in self._reader.suggest(context, 5, typed=typed, budget=BUDGET):
+        words = self._reader.suggest(
+            context, 5, typed=typed, budget=QUICK.budget, least=QUICK.least
+        )
+        for one in words:
             if one.insert_text and not self.blocked.hides(one.word):
                 yield one.insert_text, one.word
         phrase = self.phrase(line)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Protocol
 from rich.console import Console
 
 from hebblm.cli.common import print_line
+from hebblm.online.effort import QUICK
 from hebblm.runtime.progress import log
 
 if TYPE_CHECKING:  # these load torch, and an error message must not wait for that
     from hebblm.reader.reader import Reader
 
 BREAK = "⏎"  # shows a line break
-BUDGET = 50  # beginnings of words that a model of pieces follows for an answer
 
 
 class QuestionOptions(Protocol):
@@ -76,7 +76,9 @@ class Questions:
         from hebblm.report.tables.table import Column, Row, Table
 
         context, typed = split_typed(text)
-        suggestions = self._reader.suggest(context, self._asked.words, typed=typed, budget=BUDGET)
+        suggestions = self._reader.suggest(
+            context, self._asked.words, typed=typed, budget=QUICK.budget, least=QUICK.least
+        )
         words = [one for one in suggestions if not self.hides(one.word)]
         if not words:
             self.print_line(f"{_title(when, text)} no word is known that begins with {typed!r}")
@@ -104,7 +106,9 @@ class Questions:
         from hebblm.report.render.table import print_table
 
         context, typed = split_typed(text)
-        reasons = self._reader.explain(context, self._asked.words, typed=typed, budget=BUDGET)
+        reasons = self._reader.explain(
+            context, self._asked.words, typed=typed, budget=QUICK.budget, least=QUICK.least
+        )
 
         def visible(word: str) -> str:
             return _visible(word, self._reader)

@@ -19,6 +19,7 @@ from hebblm.adapt.methods.predictor import Predictor
 from hebblm.evaluation.vocabulary import VocabularyPolicy
 from hebblm.evaluation.word_accuracy import BUDGET, Expectations, places_of
 from hebblm.models.base import StreamBase
+from hebblm.online.effort import SearchEffort
 from hebblm.online.prompts import Prompt
 from hebblm.online.word_beam import words_ahead
 from hebblm.report.result.methods import BASE
@@ -201,7 +202,7 @@ class LearnedWords:
             return log_probs, log_probs
 
         place = Prompt.of("").place(self._texts.text(asked or past))
-        ahead_words = words_ahead(expect, self._texts, SHOWN, place, BUDGET).words
+        ahead_words = words_ahead(expect, self._texts, SHOWN, place, SearchEffort(BUDGET)).words
         return tuple(
             (expected.suggestion.word, expected.suggestion.probability) for expected in ahead_words
         )

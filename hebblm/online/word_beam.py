@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from hebblm.online.effort import LEAST, THOROUGH, SearchEffort
 from hebblm.online.expected import Expected, Suggestion
 from hebblm.text.piece_texts import PieceTexts, decoded
 from hebblm.text.word_ends import CLOSING, first_word, is_unspaced, separated, without_closing
@@ -22,7 +23,6 @@ from hebblm.text.word_ends import CLOSING, first_word, is_unspaced, separated, w
 Expect = Callable[[Sequence[tuple[int, ...]]], tuple[Tensor, Tensor]]
 # of a word's probability: what ways to write it may still add when the search ends
 TOLERANCE = 1e-3
-LEAST = 1e-9  # probability of words that are not looked for, however many are asked for
 KEPT = 4096  # most probable pieces after a beginning that are kept; the others count as one
 AT_ONCE = 32  # beginnings that the model reads together
 MAX_WORD_PIECES = 64
@@ -160,15 +160,21 @@ class WordSearch:
         self._first: list[float] = []  # (V,) probability of each first piece, adapted
         self._follow([root])
 
-    def find(self, n: int, budget: int | None = None) -> FoundWords:
-        """Return the n most probable words; follow at most ``budget`` more beginnings, or as many
-        as it takes.
+    def find(self, n: int, effort: SearchEffort = THOROUGH) -> FoundWords:
+        """Return the n most probable words.
+
+        A word less probable than ``effort.least`` is not looked for, nor is so small a part of one.
         """
-        spent = None if budget is None else self.rows + budget
-        bound, wanted = self._unsettled(n)
-        while wanted is not None and self.rows != spent and self._go_on(wanted, spent):
-            bound, wanted = self._unsettled(n)
-        return FoundWords(self._best(n), self._share(self._unlisted(n, bound)), wanted is None)
+        least, spent = effort.least, None
+        if effort.budget is not None:
+            spent = self.rows + effort.budget
+        bound, wanted = self._unsettled(n, least)
+        while wanted is not None and self.rows != spent and self._go_on(wanted, spent, least):
+            bound, wanted = self._unsettled(n, least)
+        exact = wanted is None
+        if exact and least > LEAST:
+            exact = self._unsettled(n, LEAST)[1] is None
+        return FoundWords(self._best(n), self._share(self._unlisted(n, bound)), exact)
 
     def follow(self, ids: Sequence[int]) -> None:
         """Follow a row of pieces, whatever its probability, so that the word that it writes is
@@ -262,21 +268,22 @@ class WordSearch:
         )
         return Expected(suggestion, rest)
 
-    def _unsettled(self, n: int) -> tuple[float, list[str] | None]:
+    def _unsettled(self, n: int, floor: float) -> tuple[float, list[str] | None]:
         """Return the most that a word not found can have, and the words to look after, none for
         any, None at the end.
 
-        Without any the most probable beginnings are to be followed.
+        Without any the most probable beginnings are to be followed. What is less probable than the
+        floor is not looked for.
         """
+        floor *= self.covered[0]
         left, ordered = self._weights(), self._ordered()
         bound = self._bound(left)
         self._least = least = ordered[n - 1][1].adapted if len(ordered) >= n else 0.0
-        if bound > max(least, LEAST * self.covered[0]):
+        if bound > max(least, floor):
             return bound, []
-        if (
-            sum(beginning.adapted for beginning in self._open.values() if not beginning.covers)
-            > TOLERANCE * self.covered[0]
-        ):
+        if sum(
+            beginning.adapted for beginning in self._open.values() if not beginning.covers
+        ) > max(TOLERANCE * self.covered[0], floor):
             return bound, []
         more = {
             name: self._more(left, name) for name, word in ordered if word.adapted + bound >= least
@@ -288,7 +295,8 @@ class WordSearch:
                 for other, beginning in ordered[at + 1 :]
                 if beginning.adapted + more.get(other, 0.0) > word.adapted
             ]
-            if rivals or more[name] > TOLERANCE * word.adapted:
+            largest = max(more.get(other, 0.0) for other in (name, *rivals))
+            if largest > floor and (rivals or more[name] > TOLERANCE * word.adapted):
                 unsettled += [name, *rivals]
         return bound, unsettled or None
 
@@ -335,13 +343,14 @@ class WordSearch:
         left = word[len(of.letters) :] if word.startswith(of.letters) else b""
         return self._pieces.parts(left, stripped=not of.letters)
 
-    def _go_on(self, words: Sequence[str], spent: int | None) -> bool:
+    def _go_on(self, words: Sequence[str], spent: int | None, least: float = LEAST) -> bool:
         """Follow the most probable beginnings of some words, or of any; return whether there was
         one.
 
         Args:
             words: the words; none for any.
             spent: number of beginnings that may have been followed then; None for any number.
+            least: probability of what is not looked for.
         """
         for word in map(str.encode, words):
             for row in self._rows_towards(word):
@@ -361,7 +370,7 @@ class WordSearch:
             row for row in self._followers.values() if not words and row.unseen - row.beyond > best
         ]
         largest = max([best, *(row.unseen - row.beyond for row in hidden)])
-        if largest <= max(LEAST * self.covered[0], 0.0 if words else TOLERANCE * self._least):
+        if largest <= max(least * self.covered[0], 0.0 if words else TOLERANCE * self._least):
             # what is left lies in words that are too long, or among pieces that were not kept
             return False
         for row in hidden:
@@ -499,7 +508,11 @@ def _leads(key: bytes, words: Sequence[str]) -> bool:
 
 
 def words_ahead(
-    expect: Expect, pieces: PieceTexts, n: int, place: Place, budget: int | None = None
+    expect: Expect,
+    pieces: PieceTexts,
+    n: int,
+    place: Place,
+    effort: SearchEffort = THOROUGH,
 ) -> FoundWords:
     """Return the n most probable words at a place; see :class:`WordSearch`.
 
@@ -507,7 +520,7 @@ def words_ahead(
     likelier than not; a dictionary, where one is installed, then says where the first word of the
     run ends.
     """
-    search = WordSearch(expect, pieces, place).find(n, budget)
+    search = WordSearch(expect, pieces, place).find(n, effort)
     return FoundWords(
         [_run(expect, pieces, word) for word in search.words], search.bound, search.exact
     )

@@ -16,6 +16,7 @@ from hebblm.adapt.components import Speakers, mixture_weights, speaking
 from hebblm.adapt.methods import DYNAMIC, unaliased
 from hebblm.adapt.methods.predictor import Predictor
 from hebblm.memory.ngram_rows import NGramRows
+from hebblm.online.effort import SearchEffort
 from hebblm.online.expected import Expected
 from hebblm.reader.history import WrittenSpan
 from hebblm.reader.own_text import TextStart
@@ -115,7 +116,7 @@ def explain(
     n: int,
     *,
     typed: str,
-    budget: int | None,
+    effort: SearchEffort,
     beginning: TextStart | None,
 ) -> list[Explanation]:
     """Return explanations of the words that :func:`~hebblm.reader.suggest.suggest` suggests; see
@@ -127,11 +128,11 @@ def explain(
         context: as for ``suggest``; so are the others.
         n: number of words.
         typed: first letters of the word.
-        budget: most beginnings of words that a model of pieces follows; None for any number.
+        effort: as for ``suggest``.
         beginning: None if the session stands within a text.
     """
     batch, expected = expected_words(
-        session, context, n, typed=typed, budget=budget, beginning=beginning
+        session, context, n, typed=typed, effort=effort, beginning=beginning
     )
     written = WrittenText.of(session.memory, texts, session.model)
     base = DYNAMIC if session.uses_dynamic_base else "base"

@@ -35,6 +35,7 @@ class OwnText:
         self._every = min(session.update_every, STEP)
         self._outside = int(begins)  # tokens before the text: its beginning
         self._states = torch.empty(0)  # (T, D) after each token
+        self._ahead: Continuations | None = None  # after the last token, once somebody asked
         # the state of the stream at the beginning of each interval so far
         self._marks: list[list[StreamState]] = [session.context.stream_states]
 
@@ -54,6 +55,8 @@ class OwnText:
             self._begin(ids)
         self._states = torch.cat([self._states, states])
         self.ids += ids
+        if len(ids):
+            self._ahead = None
         if not self.session.context.learners:
             return
         while len(self.ids) > (begin := (len(self._marks) - 1) * self._every) + self._every:
@@ -65,6 +68,8 @@ class OwnText:
 
     def cut(self, length: int) -> None:
         """Forget all tokens but the first ``length``; the base must have gone back already."""
+        if length < len(self.ids):
+            self._ahead = None
         self.ids, self._states = self.ids[:length], self._states[:length]
         del self._marks[max(0, length - 1) // self._every + 1 :]
 
@@ -101,9 +106,11 @@ class OwnText:
         session, end = self.session, len(self.ids)
         with self.standing():
             batch = self._batch(end - 1, end)
-            adapted = session.predictor.log_probs(batch)[0]
-            first = adapted, session.base.trained_log_probs(batch)[0]
-            yield batch, Continuations(session, self.words, first)
+            if self._ahead is None:
+                adapted = session.predictor.log_probs(batch)[0]
+                first = adapted, session.base.trained_log_probs(batch)[0]
+                self._ahead = Continuations(session, self.words, first)
+            yield batch, self._ahead
 
     def _batch(self, first: int, last: int) -> EvalBatch:
         return self.session.query(self._states[first:last], self.ids[self._outside : last])

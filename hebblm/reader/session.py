@@ -41,6 +41,8 @@ from hebblm.text.subwords import Subwords
 from hebblm.text.vocabulary import Encoded, Vocabulary
 from hebblm.text.words import spelled_bytes
 
+KEPT_NUMBERS = 8 * 2**20  # log-probabilities that are kept of the rows after one place, 32 MiB
+
 
 class ReaderSession:
     """One method that reads texts and learns, and the place where it stands.
@@ -367,6 +369,8 @@ class Continuations:
     """Expectation after rows of pieces that follow the text read so far; the base reads all rows at
     once.
 
+    The latest rows are kept, for the next letter of a word asks for most of them again.
+
     Args:
         session: its base stands at that place.
         past: the last tokens read.
@@ -376,12 +380,31 @@ class Continuations:
     def __init__(
         self, session: ReaderSession, past: Sequence[int], first: tuple[Tensor, Tensor]
     ) -> None:
-        self._session, self._past, self._first = session, past, first
+        self._session, self._past = session, past
+        self._known: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {(): first}
+        self._most = max(1, KEPT_NUMBERS // (2 * len(first[0])))
 
     def __call__(self, rows: Sequence[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
         """Return log-probabilities (R, V) in nats after rows of pieces, adapted and not."""
-        if not rows[0]:
-            return self._first[0][None], self._first[1][None]
+        unknown = [row for row in rows if row not in self._known]
+        computed = dict(self._known)
+        if unknown:
+            adapted, trained = self._computed(unknown)
+            computed |= dict(zip(unknown, zip(adapted, trained, strict=True), strict=True))
+        for row in rows:
+            if row:  # the latest at the end
+                self._known.pop(row, None)
+                self._known[row] = computed[row]
+        while len(self._known) > self._most + 1:
+            _, oldest, *_ = self._known
+            del self._known[oldest]
+        answers = [computed[row] for row in rows]
+        return (
+            torch.stack([adapted for adapted, _ in answers]),
+            torch.stack([trained for _, trained in answers]),
+        )
+
+    def _computed(self, rows: Sequence[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
         base, context = self._session.base, self._session.context
         after = base.continuations(
             [torch.tensor(row, device=base.head.weight.device) for row in rows]

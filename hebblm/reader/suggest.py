@@ -10,6 +10,7 @@ from hebblm.adapt.batch import EvalBatch
 from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import whole_number
 from hebblm.online.drawing import Answer, PieceAnswer
+from hebblm.online.effort import THOROUGH, SearchEffort
 from hebblm.online.expected import Expected, Suggestion, Suggestions, most_probable
 from hebblm.online.prompts import Prompt
 from hebblm.online.word_beam import FoundWords, words_ahead
@@ -24,7 +25,7 @@ def suggest(
     n: int,
     *,
     typed: str,
-    budget: int | None,
+    effort: SearchEffort,
     beginning: TextStart | None,
 ) -> Suggestions:
     """Return the n most probable next words; see :meth:`hebblm.Reader.suggest`.
@@ -34,11 +35,11 @@ def suggest(
         context: text before the word.
         n: number of words.
         typed: first letters of the word.
-        budget: most beginnings of words that a model of pieces follows; None for any number.
+        effort: how far a search of words of several pieces goes.
         beginning: None if the session stands within a text.
     """
     _, expected = expected_words(
-        session, context, n, typed=typed, budget=budget, beginning=beginning
+        session, context, n, typed=typed, effort=effort, beginning=beginning
     )
     return Suggestions(
         (word.suggestion for word in expected.words), expected.bound, exact=expected.exact
@@ -52,13 +53,17 @@ def expected_words(
     n: int,
     *,
     typed: str = "",
-    budget: int | None = None,
+    effort: SearchEffort = THOROUGH,
     beginning: TextStart | None,
 ) -> tuple[EvalBatch, FoundWords]:
     """Return the query after a context, and the n words that are expected there; see
     :func:`suggest`.
     """
-    n, budget = whole_number("n", n), None if budget is None else whole_number("budget", budget)
+    n = whole_number("n", n)
+    if effort.budget is not None:
+        whole_number("budget", effort.budget)
+    if not 0 <= effort.least < 1:
+        raise UserError(f"least = {effort.least} must be a probability below 1")
     for text in (context, typed):
         check_text(text)
     if any(letter.isspace() for letter in typed):
@@ -72,7 +77,7 @@ def expected_words(
     with standing_after(session, ids, beginning) as (batch, following):
         if pieces is not None:
             place = prompt.place(session.text_before(), blank_first=pieces.blank_first)
-            search = words_ahead(following, pieces, n, place, budget)
+            search = words_ahead(following, pieces, n, place, effort)
             words = [_inserted(word, prompt, answer) for word in search.words]
             return batch, replace(search, words=words)
         adapted, base = (log_probs[0].exp() for log_probs in following([()]))

@@ -10,6 +10,7 @@ import msgspec
 
 from hebblm.errors import UserError
 from hebblm.online.drawing import Sampling
+from hebblm.online.effort import QUICK
 from hebblm.serve.config import Limits
 from hebblm.serve.errors import ApiError, refused
 
@@ -209,12 +210,14 @@ class Suggest(Body, kw_only=True):
         typed: letters of the word so far; None for those after the last blank of ``prefix``.
         n: number of words.
         budget: most beginnings of words that a model of pieces follows.
+        least: probability below which a model of pieces does not look for words.
     """
 
     prefix: Text = ""
     typed: Text | None = None
     n: int = 5
-    budget: int | None = 50
+    budget: int | None = QUICK.budget
+    least: float = QUICK.least
 
 
 class Rank(Body, kw_only=True):

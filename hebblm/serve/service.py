@@ -10,6 +10,7 @@ from typing import Any
 from hebblm.api.language_model import LanguageModel
 from hebblm.errors import UserError
 from hebblm.models.huggingface.model import HuggingFaceModel
+from hebblm.online.effort import SearchEffort
 from hebblm.online.expected import Suggestions
 from hebblm.online.prompts import split_typed
 from hebblm.reader.explain import Explanation, explain
@@ -125,7 +126,7 @@ class Service:
                     context,
                     body.n + len(folded),
                     typed=typed,
-                    budget=body.budget,
+                    effort=SearchEffort(body.budget, body.least),
                     beginning=seat,
                 )
             kept = [one for one in answer if one.word.casefold() not in folded]
@@ -147,7 +148,7 @@ class Service:
                     context,
                     body.n + len(folded),
                     typed=typed,
-                    budget=body.budget,
+                    effort=SearchEffort(body.budget, body.least),
                     beginning=seat,
                 )
             return [one for one in answer if one.word.casefold() not in folded][: body.n]

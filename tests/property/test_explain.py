@@ -30,6 +30,7 @@ from hebblm.adapt.methods.ngram import Ngram
 from hebblm.adapt.methods.predictor import Predictor
 from hebblm.errors import UserError
 from hebblm.memory.ngrams import LONG, LONG_FROM, SHORT
+from hebblm.online.effort import SearchEffort
 from hebblm.reader.explain import AROUND, MOST, Explanation, MemoryEntry, explanation_tables
 from hebblm.reader.history import laid_out
 from hebblm.reader.reader import Reader
@@ -226,7 +227,7 @@ def test_shares_and_entries_are_those_of_plain_sums(
     assert [(item.word, item.probability, item.unadapted) for item in found] == before
     assert reader.suggest(NEXT[kind], 4, budget=8) == before, "a question changes nothing"
     batch, expected = expected_words(
-        reader.session, NEXT[kind], 4, budget=8, beginning=reader._beginning
+        reader.session, NEXT[kind], 4, effort=SearchEffort(8), beginning=reader._beginning
     )
     for item, (_, rest) in zip(found, expected.words, strict=True):
         plain = Begun(reader, batch, rest)

@@ -5,9 +5,8 @@ learning.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -19,6 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 from hebblm.errors import UserError
 from hebblm.io.tensors import prefixed, under
 from hebblm.models.base import GradientBase, State
+from hebblm.models.huggingface.branches import MOST, Tree, branch_states, may_branch
 from hebblm.models.huggingface.network import Network, replace_tensors, tensors_of, turn
 from hebblm.models.huggingface.probe import agree, holds, is_exact
 from hebblm.models.update import BaseUpdate
@@ -193,14 +193,36 @@ class HuggingFaceBase(GradientBase):
         """Return the hidden states of several continuations, at once if that does not change
         them.
         """
-        if len(rows) < 2 or not self._branching:
+        if len(rows) < 2:
             return super().continuations(rows)
+        if self._takes_trees(max(map(len, rows))):
+            states: list[Tensor] = []
+            for part in _parts(rows, MOST):
+                states += self._in_a_tree(part)
+            return states
+        if not self._branching:
+            return super().continuations(rows)
+        # Each continuation in a batch has a copy of the text before it.
         most = max(1, BESIDE // (self._window.shape[1] + max(map(len, rows)) + 1))
-        return [
-            state
-            for at in range(0, len(rows), most)
-            for state in self._beside(rows[at : at + most])
-        ]
+        states = []
+        for at in range(0, len(rows), most):
+            states += self._beside(rows[at : at + most])
+        return states
+
+    def _takes_trees(self, longest: int) -> bool:
+        """Return whether continuations of so many tokens can be read in one pass from here."""
+        if self._streams > 1 or self._anew or self._trained.steps != "many":
+            return False
+        if self._window.shape[1] + longest > self._trained.context:  # the window moves on in them
+            return False
+        return may_branch(self._cache) and self._trees_hold
+
+    def _in_a_tree(self, rows: Sequence[Tensor]) -> list[Tensor]:
+        """Return the hidden states of continuations read in one pass over their tree."""
+        tree = Tree.of([row.to(self._window.device) for row in rows])
+        before = self._window.shape[1]
+        states = branch_states(self._trained, self._cache, before, tree, self._own)
+        return [states[path] for path in tree.places]
 
     def _beside(self, rows: Sequence[Tensor]) -> list[Tensor]:
         """Return the hidden states of continuations read as one batch, the shorter ones padded at
@@ -225,12 +247,34 @@ class HuggingFaceBase(GradientBase):
         states = base.read(pad_sequence([*rows], batch_first=True))
         return [states[b, : len(row)] for b, row in enumerate(rows)]
 
-    @cached_property
+    @property
     def _branching(self) -> bool:
         """Whether continuations of one beginning have the same states in a batch as alone."""
-        network, ids = self._trained, self._trained.probe_ids
-        # some models read rows of a single token otherwise
-        tried = [ids[-2:], ids[:3].flip(0)], [ids[-1:], ids[:1]]
+        return self._alike("batch", lambda base, rows: base._beside(rows))
+
+    @property
+    def _trees_hold(self) -> bool:
+        """Whether continuations of one beginning have the same states in a tree as alone."""
+
+        def read(base: HuggingFaceBase, rows: Sequence[Tensor]) -> list[Tensor]:
+            if not may_branch(base._cache):
+                raise ValueError("the cache does not branch")
+            return base._in_a_tree(rows)
+
+        return self._alike("tree", read)
+
+    def _alike(
+        self, way: str, read: Callable[[HuggingFaceBase, Sequence[Tensor]], list[Tensor]]
+    ) -> bool:
+        """Return whether a way to read continuations gives the states that each has alone."""
+        network = self._trained
+        if way in network.tried:
+            return network.tried[way]
+        ids = network.probe_ids
+        alone = [ids[-1:], ids[:1]]  # some models read rows of a single token otherwise
+        # what begins alike is in a tree once
+        alike_at_first = [ids[-2:], torch.cat([ids[-2:-1], ids[:2]]), ids[:1]]
+        tried = (alike_at_first,) if way == "tree" else (alike_at_first, alone)
         with turn(network.model):
             exact = is_exact(network.model, ids)
 
@@ -239,7 +283,7 @@ class HuggingFaceBase(GradientBase):
             base.read(ids[:-2])
             expected = [GradientBase.continuations(base, rows) for rows in tried]
             try:
-                states = [base._beside(rows) for rows in tried]
+                states = [read(base, rows) for rows in tried]
             except (RuntimeError, ValueError, IndexError, TypeError):  # it reads them one at a time
                 return False
             return all(
@@ -247,7 +291,8 @@ class HuggingFaceBase(GradientBase):
                 for tensor, other in zip(chain(*states), chain(*expected), strict=True)
             )
 
-        return holds(alike, exact)
+        network.tried[way] = holds(alike, exact)
+        return network.tried[way]
 
     def _begin(self) -> None:
         device = self._trained.head.weight.device
@@ -299,3 +344,14 @@ class HuggingFaceBase(GradientBase):
         elif self.tracked and self._cache is not None:
             self._cache = replace_tensors(self._cache, lambda _, tensor: tensor.detach())
         return hidden
+
+
+def _parts(rows: Sequence[Tensor], most: int) -> Iterator[Sequence[Tensor]]:
+    """Yield runs of rows (N_b,) that hold at most so many tokens, or a single row."""
+    begin = size = 0
+    for at, row in enumerate(rows):
+        if size and size + len(row) > most:
+            yield rows[begin:at]
+            begin, size = at, 0
+        size += len(row)
+    yield rows[begin:]

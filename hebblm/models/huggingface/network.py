@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -51,6 +51,8 @@ class Network:
     probe_ids: Tensor  # (T,) a few tokens
     key: Key  # whose states memories keep
     key_width: int
+    # ways of reading by name: whether they give the states of plain reading, as far as tried
+    tried: dict[str, bool] = field(default_factory=dict, kw_only=True)
 
     @property
     def keyed(self) -> bool:
@@ -73,7 +75,13 @@ class Network:
         return torch.cat([window.new_full((len(window), 1), self.begin), window[:, 1:]], 1)
 
     def states(
-        self, ids: Tensor, carried: object, learned: Mapping[str, Tensor], *, carry: bool = True
+        self,
+        ids: Tensor,
+        carried: object,
+        learned: Mapping[str, Tensor],
+        *,
+        carry: bool = True,
+        options: Mapping[str, object] | None = None,
     ) -> tuple[Tensor, object]:
         """Return hidden states (B, T, D) that enter the softmax layer, and the carried state after
         them.
@@ -85,9 +93,12 @@ class Network:
             carried: state after the tokens before them, None at the beginning.
             learned: weights in place of the model's, by name; they may have higher precision.
             carry: whether to carry a state on.
+            options: further arguments of the model.
         """
         ids = ids.to(self.model.get_input_embeddings().weight.device)
-        options = {} if self.carries is None else {self.carries: carried, "use_cache": carry}
+        given = dict(options or {})
+        if self.carries is not None:
+            given |= {self.carries: carried, "use_cache": carry}
         with (
             turn(self.model),
             states_of(self.found_head.module, last_only=True) as entering,
@@ -103,9 +114,9 @@ class Network:
                 weights |= {
                     name: weight.to(self.parameters[name].dtype) for name, weight in learned.items()
                 }
-                out = functional_call(self.model, weights, (ids,), options)
+                out = functional_call(self.model, weights, (ids,), given)
             else:
-                out = self.model(ids, **options)
+                out = self.model(ids, **given)
         head = self.head.weight
         if self.keyed and (not keys or keys[0].shape[:-1].numel() != ids.numel()):
             raise UserError(

@@ -16,6 +16,7 @@ from torch import Tensor
 
 import hebblm
 from hebblm.online import word_beam as module
+from hebblm.online.effort import SearchEffort
 from hebblm.online.expected import Expected
 from hebblm.online.word_beam import MAX_WORD_PIECES, FoundWords, Place, WordSearch, words_ahead
 from hebblm.text.piece_texts import PieceTexts
@@ -121,7 +122,6 @@ PLACES = {
 def exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Search until nothing is left."""
     monkeypatch.setattr(module, "TOLERANCE", 0.0)
-    monkeypatch.setattr(module, "LEAST", 0.0)
 
 
 @pytest.mark.usefixtures("exactly")
@@ -133,7 +133,7 @@ def test_a_search_to_the_end_finds_what_all_rows_of_pieces_add_up_to(
     model = Tiny(seed, kept, most)
     expected = model.words(place)
     assert len(expected) > 3
-    found = words_ahead(model, PIECES, 10_000, place)
+    found = words_ahead(model, PIECES, 10_000, place, SearchEffort(least=0.0))
     assert found.exact
     assert found.bound == pytest.approx(0.0, abs=1e-15)
     assert {word.word: (word.probability, word.unadapted) for word, _ in found.words} == {
@@ -178,7 +178,7 @@ def test_a_budget_ends_the_search_and_the_answer_bounds_what_was_not_found(seed:
     every = model.words(Place())
     for budget in (1, 3, 10, 40):
         model.rows = 0
-        found = words_ahead(model, PIECES, 5, Place(), budget)
+        found = words_ahead(model, PIECES, 5, Place(), SearchEffort(budget))
         assert model.rows <= 1 + budget, "the place itself, and the beginnings that are followed"
         listed = words_of(found)
         missing = max(both[0] for word, both in every.items() if word not in listed)
@@ -186,6 +186,39 @@ def test_a_budget_ends_the_search_and_the_answer_bounds_what_was_not_found(seed:
         if not found.exact:
             least = min((each.suggestion.probability for each in found.words), default=0.0)
             assert missing <= max(found.bound, least) + 1e-12
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize(("seed", "kept", "most"), [(3, IDS, 4), (4, EVERY, 2), (5, IDS, 4)])
+def test_words_above_the_least_probability_are_found_by_fewer_passes(
+    seed: int, kept: Sequence[int], most: int, place: Place
+) -> None:
+    model = Tiny(seed, kept, most)
+    every = model.words(place)
+    model.rows = 0
+    whole = words_ahead(model, PIECES, 6, place)
+    thorough, model.rows = model.rows, 0
+    least = 0.02
+    found = words_ahead(model, PIECES, 6, place, SearchEffort(least=least))
+    assert model.rows <= thorough
+    listed = {word.suggestion.word: word.suggestion.probability for word in found.words}
+    smallest = min(listed.values()) if len(listed) == 6 else 0.0
+    for word, (probability, _) in every.items():
+        if word not in listed:
+            assert probability <= max(smallest, least) + 1e-12
+            assert probability <= found.bound + 1e-12
+        else:
+            assert probability - least <= listed[word] <= probability + 1e-12
+    assert not found.exact or words_of(found) == words_of(whole)
+
+
+def test_words_that_are_not_looked_for_cost_nothing() -> None:
+    rows = []
+    for least in (1e-9, 0.05):
+        model = Tiny(0, EVERY, 3)
+        words_ahead(model, PIECES, 6, Place(), SearchEffort(least=least))
+        rows.append(model.rows)
+    assert rows[1] < rows[0] / 2
 
 
 def test_a_word_above_one_half_comes_first_however_many_pieces_it_has() -> None:

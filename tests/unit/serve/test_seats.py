@@ -9,6 +9,7 @@ import torch
 
 import hebblm
 from hebblm.models.huggingface.base import HuggingFaceBase
+from hebblm.online.effort import SearchEffort
 
 pytest.importorskip("starlette")
 
@@ -55,7 +56,9 @@ def test_suggestions_of_a_seat_are_those_of_the_reader(reader: hebblm.Reader) ->
     for context in CONTEXTS:
         expected = reader.suggest(context, 4, budget=20)
         with seats.take(seats.session.ids(context).tolist()) as seat:
-            found = suggest(seat.session, context, 4, typed="", budget=20, beginning=seat)
+            found = suggest(
+                seat.session, context, 4, typed="", effort=SearchEffort(20), beginning=seat
+            )
         assert [one.word for one in found] == [one.word for one in expected]
         for one, other in zip(found, expected, strict=True):
             assert one.probability == pytest.approx(other.probability, rel=1e-3)
