@@ -13,7 +13,7 @@ COST, HARNESS = ROOT / "recipes" / "speed" / "serve.json", ROOT / "recipes" / "h
 
 
 def cost() -> str:
-    """Return what a server of each model costs, in processor time."""
+    """Return the costs of a server of each model, in processor time."""
     result = BenchResult.load(COST)
     lines = [
         "| Model | ready after, s | a letter more, median, ms | 95 of 100 within, ms "

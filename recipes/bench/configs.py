@@ -235,5 +235,5 @@ class ServeBenchConfig(BenchConfig):
     llama_python: Path | None = None
 
     def least(self) -> Mapping[str, int]:
-        """Return the least letters of which a percentile can be taken."""
+        """Return the least letters: a percentile needs two values."""
         return {"letters": 2}
