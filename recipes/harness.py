@@ -36,7 +36,7 @@ from recipes.markdown import ROOT
 
 PROG = "python -m recipes.harness"
 ALLOWED = 1e-4  # nats between two log-likelihoods
-LEARNED = "docs/words.md"
+LEARNED = "docs/index.md"
 SERVED = "served"
 TASKS: dict[str, dict[str, Any]] = {
     "last_word": {

@@ -500,8 +500,8 @@ def stopped(
     folders = [scratch / name for name in ("ended", "killed")]
     for folder in folders:
         folder.mkdir(parents=True)
-    yield "SIGTERM while learning and answering", ends(folders[0], ended, clock)
     yield "killed with -9 while learning: no document lost", kills(folders[1], killed, clock)
+    yield "SIGTERM while learning and answering", ends(folders[0], ended, clock)
 
 
 ASKED = Group("The server, asked", asked)
