@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from http.client import HTTPException, HTTPResponse
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +26,8 @@ from typing import Any
 from urllib.error import URLError
 
 import torch
+
+import hebblm
 
 from ..support.served import MODEL, Served
 from .sandbox import FOREVER, Case, Clock, Group
@@ -79,8 +82,7 @@ class Forked:
 @contextmanager
 def forked(folder: Path, *options: str) -> Iterator[Served]:
     """Run a server of the tiny model while the block runs."""
-    for module in LOADED:
-        import_module(module)
+    _load()
     main = import_module("hebblm.cli.serve").main
     log = folder / f"log-{time.monotonic_ns()}"
     sys.stdout.flush()
@@ -105,6 +107,16 @@ def forked(folder: Path, *options: str) -> Iterator[Served]:
     finally:
         process.kill()
         process.wait(START)
+
+
+@cache
+def _load() -> None:
+    """Load all modules that a server needs, those that are loaded at their first use as well."""
+    for module in LOADED:
+        import_module(module)
+    reader = hebblm.load(MODEL_NAME, device="cpu").reader("best")
+    reader.read(NOTES)
+    reader.suggest("The function ", n=1)
 
 
 def _address(process: Forked, log: Path) -> str:
