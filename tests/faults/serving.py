@@ -427,7 +427,7 @@ def kills(folder: Path, count: int, clock: Clock = FOREVER) -> Case:
                         kept.append(unsure)
                     number += 1
                     time.sleep(PAUSE)
-                    if number % 4 == 3 and len(kept) > 12:  # so that the memory stays small
+                    if number % 4 == 3 and len(kept) > 6:  # so that the memory stays small
                         name = kept[0]
                         unsure = name
                         if served.ask("/v1/documents", {"name": name}, method="DELETE")[0] == 200:
