@@ -1,15 +1,11 @@
-"""Tables of the server: what it costs, and how far the harness's numbers are from those in
-process.
-"""
+"""The table of what the server costs."""
 
 from __future__ import annotations
 
-from hebblm.io.files import read_json
 from recipes.bench.record import BenchResult
-from recipes.harness import TASKS
 from recipes.markdown import ROOT
 
-COST, HARNESS = ROOT / "recipes" / "speed" / "serve.json", ROOT / "recipes" / "harness.json"
+COST = ROOT / "recipes" / "speed" / "serve.json"
 
 
 def cost() -> str:
@@ -37,24 +33,5 @@ def cost() -> str:
         f"a text of {case['context']} tokens, then {case['letters']} letters; completions of "
         f"{case['tokens']} tokens, one after the other: [serve](../recipes/speed/serve.json), "
         f"commit `{made['commit'][:12]}`, {made['cpu']}",
-    ]
-    return "\n".join(lines)
-
-
-def harness() -> str:
-    """Return the largest difference of log-likelihoods in each task."""
-    document = read_json(HARNESS)
-    found = document["differences"]
-    ways = list(dict.fromkeys(name.rpartition(", ")[0] for name in found))
-    names = [name.replace("_", " ") for name in TASKS]
-    lines = [f"| Nats apart at most | {' | '.join(names)} |", "| :-- |" + " --: |" * len(TASKS)]
-    for way in ways:
-        values = [f"{found[f'{way}, {task}']['nats']:.0e}" for task in TASKS]
-        lines.append(f"| {way} | {' | '.join(values)} |")
-    made, settings = document["provenance"], document["settings"]
-    lines += [
-        "",
-        f"- `{settings['model']}`, {settings['items']} questions of each task: "
-        f"[harness](../recipes/harness.json), commit `{made['commit'][:12]}`",
     ]
     return "\n".join(lines)
