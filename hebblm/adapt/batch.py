@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hebblm.adapt.block import Block, WindowView, learning_places, narrowed, view_of
+from hebblm.adapt.block import STEP, Block, WindowView, learning_places, narrowed, view_of
 from hebblm.adapt.context import Context, Observation
 from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.functional.normalizers import log_normalizers
@@ -47,7 +47,7 @@ class EvalBatch:
             were observed; None if all come before anything is observed.
         ranked: (N, K) positions of the neighbours, if known.
         contexts: (N, order) int64 tokens before each label, the nearest first, for n-grams of
-            queries that have no block and do not follow the observed text.
+            queries that do not follow the observed text; these do not count each other.
     """
 
     def __init__(
@@ -228,11 +228,11 @@ class EvalBatch:
         """
         count, block = len(self.hidden), self.block
         nothing = np.zeros(count, dtype=np.int64)
+        if self.contexts is not None:
+            return NGramRows(self.contexts, nothing, nothing, nothing)
         if block is None:
             contexts = self.context.ngram_contexts(nothing, None)[:1].repeat(count, 0)
-            return NGramRows(
-                contexts if self.contexts is None else self.contexts, nothing, nothing, nothing
-            )
+            return NGramRows(contexts, nothing, nothing, nothing)
         labels, streams = block.labels.cpu().numpy(), nothing
         if block.streams is not None:
             streams = block.streams.cpu().numpy()
@@ -303,6 +303,20 @@ class EvalBatch:
             for stream, rows, part in streams
             for places in [_places(part)]
         }
+
+    def shares_along(self, targets: Tensor) -> list[dict[Learner[Any], Learned]]:
+        """Return the first stream's shares after every ten of the batch's labels (N,), and after
+        the last.
+        """
+        places = [*range(0, len(targets), STEP)]
+        along: list[dict[Learner[Any], Learned]] = [{} for _ in places]
+        for learner in self.context.learners:
+            evidence = self._evidence(learner, targets)
+            shares = self._learned(learner, 0, places, evidence)
+            last = shares[-1].after(evidence[places[-1] :].tolist())
+            for number, share in enumerate([*shares[1:], last]):
+                along[number][learner] = share
+        return along
 
     def _learned(
         self, learner: Learner[L], stream: int, places: list[int], evidence: Tensor

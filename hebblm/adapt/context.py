@@ -166,9 +166,13 @@ class Context:
         """Move n-grams on after an observation; return its contexts (N, order) and labels (N,), not
         counted yet.
         """
-        labels = observation.labels.cpu().numpy()
-        contexts = self.ngram_contexts(labels, observation.block)
-        for stream, rows in _rows_by_stream(observation.block):
+        return self.pass_labels(observation.labels, observation.block)
+
+    def pass_labels(self, targets: Tensor, block: Block | None = None) -> tuple[Ints, Ints]:
+        """Move n-grams on after labels (N,); return their contexts (N, order) and the labels."""
+        labels = targets.cpu().numpy()
+        contexts = self.ngram_contexts(labels, block)
+        for stream, rows in _rows_by_stream(block):
             if len(read := labels[rows]):
                 self.stream_states[stream].history = np.r_[read[-1], contexts[rows][-1]][:-1]
         return contexts, labels

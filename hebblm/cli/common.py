@@ -14,7 +14,7 @@ import re
 import sys
 import textwrap
 import time
-from argparse import ArgumentError, RawDescriptionHelpFormatter
+from argparse import Action, ArgumentError, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Mapping
 from io import TextIOWrapper
 from itertools import pairwise, zip_longest
@@ -63,6 +63,10 @@ class _Formatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):
             textwrap.fill, width=width, initial_indent=indent, subsequent_indent=indent
         )
         return "\n".join(line if line.startswith(" ") else fill(line) for line in lines)
+
+    def _expand_help(self, action: Action) -> str:
+        """Return the help of an option, with the plain name of its type."""
+        return re.sub(r"<class '([\w.]+)'>", r"\1", super()._expand_help(action))
 
 
 class _Parser(ArgumentParser):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from hebblm.cli.questions import Questions
 from hebblm.errors import UserError
 from hebblm.online.effort import QUICK
+from hebblm.runtime.extras import install
 from hebblm.runtime.progress import log
 from hebblm.serve.blocked import BlockedWords, folder_of
 
 if TYPE_CHECKING:  # loads torch
+    from hebblm.online.expected import Suggestion
     from hebblm.reader.reader import Reader
 
 SIGN = "> "
@@ -69,18 +71,29 @@ class Conversation:
                 raise UserError(f"{word!r:.60} is not a command; /help lists them")
             else:
                 self._last = line
-                self._questions.suggest("", line)
-                self._questions.print_line(f"{line}{self.phrase(line)}".rstrip())
+                words = self._questions.suggest("", line)
+                self._questions.print_line(f"{line}{self.phrase(line, words)}".rstrip())
         except UserError as error:
             log(str(error))
 
-    def phrase(self, line: str) -> str:
-        """Return how a line may go on: the most probable words, up to the end of the line."""
-        phrase = self._reader.generate(line, max_new_tokens=PHRASE, temperature=0, until="\n")
-        words = phrase.split(" ")
-        for number, word in enumerate(words):
-            if self.blocked.hides(word.strip(".,;:!?")):
-                return " ".join(words[:number])
+    def phrase(self, line: str, words: Sequence[Suggestion]) -> str:
+        """Return how a line may go on, up to its end: the first of some words that does not end it,
+        then the most probable pieces.
+
+        The most probable piece need not begin the most probable word.
+        """
+        first = ""
+        for word in words:
+            if "\n" not in word.insert_text:
+                first = word.insert_text
+                break
+        phrase = first + self._reader.generate(
+            line + first, max_new_tokens=PHRASE, temperature=0, until="\n"
+        )
+        parts = phrase.split(" ")
+        for number, part in enumerate(parts):
+            if self.blocked.hides(part.strip(".,;:!?")):
+                return " ".join(parts[:number])
         return phrase
 
     def completions(self, line: str) -> Iterator[tuple[str, str]]:
@@ -90,13 +103,15 @@ class Conversation:
         if line.startswith("/"):
             return
         context, typed = split_typed(line)
-        words = self._reader.suggest(
+        words = []
+        for word in self._reader.suggest(
             context, 5, typed=typed, budget=QUICK.budget, least=QUICK.least
-        )
-        for one in words:
-            if one.insert_text and not self.blocked.hides(one.word):
-                yield one.insert_text, one.word
-        phrase = self.phrase(line)
+        ):
+            if not self.blocked.hides(word.word):
+                words.append(word)
+                if word.insert_text:
+                    yield word.insert_text, word.word
+        phrase = self.phrase(line, words)
         if len(phrase.split()) > 1:
             yield phrase, f"{phrase.strip()} ..."
 
@@ -113,7 +128,7 @@ def lines_of(conversation: Conversation, save: Path) -> Iterator[str]:
             yield line.rstrip("\r\n")
         return
     if find_spec("prompt_toolkit") is None:
-        log("for history and Tab: pip install -e '.[prompt]' in the checkout")
+        log(f"for history and Tab: {install('prompt')}")
         for line in sys.stdin:
             yield line.rstrip("\r\n")
         return

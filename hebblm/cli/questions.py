@@ -13,6 +13,7 @@ from hebblm.online.effort import QUICK
 from hebblm.runtime.progress import log
 
 if TYPE_CHECKING:  # these load torch, and an error message must not wait for that
+    from hebblm.online.expected import Suggestion
     from hebblm.reader.reader import Reader
 
 BREAK = "⏎"  # shows a line break
@@ -69,8 +70,10 @@ class Questions:
             line = re.sub(" *\n *", f" {BREAK} ", f"{when}: {asked.generate}{drawn}")
             self.print_line(line.rstrip())
 
-    def suggest(self, when: str, text: str) -> None:
-        """Print the next words after a text, with their probabilities adapted and not."""
+    def suggest(self, when: str, text: str) -> list[Suggestion]:
+        """Print the next words after a text, with their probabilities adapted and not; return
+        them.
+        """
         from hebblm.online.prompts import split_typed
         from hebblm.report.render.table import print_table
         from hebblm.report.tables.table import Column, Row, Table
@@ -82,7 +85,7 @@ class Questions:
         words = [one for one in suggestions if not self.hides(one.word)]
         if not words:
             self.print_line(f"{_title(when, text)} no word is known that begins with {typed!r}")
-            return
+            return words
         columns = [
             Column("Next word"),
             Column("Adapted, %", "percent"),
@@ -98,6 +101,7 @@ class Questions:
                 }
             )
         print_table(Table("suggested", _title(when, text), columns, rows), self._console)
+        return words
 
     def explain(self, when: str, text: str) -> None:
         """Print why the next words after a text are suggested."""

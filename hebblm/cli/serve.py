@@ -14,6 +14,7 @@ from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
+from hebblm.runtime.extras import install
 
 if TYPE_CHECKING:  # these load torch, and an error message must not wait for that
     from hebblm.serve.config import ServeOptions
@@ -80,9 +81,7 @@ def _options(config: ServeConfig) -> ServeOptions:
     """Refuse what cannot work before anything is loaded, and return how the server is reached."""
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
-        raise UserError(
-            f"{PROG} needs {', '.join(missing)}; pip install -e '.[serve]' in the checkout"
-        )
+        raise UserError(f"{PROG} needs {', '.join(missing)}; {install('serve')}")
     from hebblm.serve.config import ServeOptions, read_key
 
     for path in config.plugin:

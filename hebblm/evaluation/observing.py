@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.methods.predictor import Predictor
@@ -26,6 +27,7 @@ from hebblm.text.piece_texts import PieceTexts
 from hebblm.text.subwords import Subwords
 
 Rules = Mapping[str, Predictor]
+Watcher = TypeVar("Watcher")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +48,27 @@ class Observers:
     neighbors: NeighborLog | None = None
     components: ComponentLog | None = None
 
+    def of(self, kind: type[Watcher]) -> list[Watcher]:
+        """Return the observers of a kind: that of the shared pass, then that over dynamic
+        evaluation; empty if the option that makes them is not set.
+        """
+        observers: list[Watcher] = []
+        for watching in (self.shared, self.dynamic):
+            for observer in watching.observers:
+                if isinstance(observer, kind):
+                    observers.append(observer)
+        return observers
+
     def guesses(self, scenario: Scenario) -> dict[str, Guesses]:
         """Return ranks and keystrokes of the suggestions by method; empty if not requested."""
-        guesses: dict[str, Guesses] = {}
+        logs: list[AccuracyLog | WordsAsked] = [*self.of(AccuracyLog)]
         for watching in (self.shared, self.dynamic):
-            logs = [*watching.observers, watching.asked]
-            for log in logs:
-                if isinstance(log, AccuracyLog | WordsAsked) and log.predictors:
-                    guesses |= log.guesses(scenario.stream)
+            if watching.asked is not None:
+                logs.append(watching.asked)
+        guesses: dict[str, Guesses] = {}
+        for log in logs:
+            if log.predictors:
+                guesses |= log.guesses(scenario.stream)
         return guesses
 
 

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from hebblm.errors import UserError
+from hebblm.runtime.extras import install
 from hebblm.runtime.folders import cache_dir
 
 VARIABLE = "HEBBLM_KERNELS"
@@ -36,8 +37,7 @@ def form() -> str:
         raise UserError(f"{VARIABLE}={wanted} is no form; choose {', '.join(FORMS)}")
     if wanted != "torch" and not installed:
         raise UserError(
-            f"{VARIABLE}={wanted} needs numba; pip install -e '.[fast]' in the checkout, or choose "
-            f"{VARIABLE}=torch"
+            f"{VARIABLE}={wanted} needs numba; {install('fast')}, or choose {VARIABLE}=torch"
         )
     if wanted == "bfloat16" and not compiled("half").has_instruction():
         return "float32"

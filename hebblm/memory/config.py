@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 
 from hebblm.runtime.spelling import unknown
 
 DTYPES = ("float32", "float16", "bfloat16")
 STORES = ("ram", "disk")
 KEYS = ("root", "state")
+
+# Names in the cache date from when a memory had these options alone. An option that came later is
+# left out of them at the value that was fixed before: its default, unless it is listed here.
+_FIRST = ("index", "capacity", "dtype", "nprobe", "rescore")
+_FIXED_BEFORE = {"keys": "state"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,5 +55,10 @@ class MemoryConfig:
         """Return the options that tell memories of the same entries apart, without those fixed in
         earlier versions.
         """
-        earlier = {"store": "ram", "keys": "state"}
-        return {name: value for name, value in asdict(self).items() if earlier.get(name) != value}
+        identity = {}
+        for option in fields(self):
+            value = getattr(self, option.name)
+            before = _FIXED_BEFORE.get(option.name, option.default)
+            if option.name in _FIRST or value != before:
+                identity[option.name] = value
+        return identity

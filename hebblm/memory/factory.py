@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import assert_never
 
 import torch
 
@@ -14,6 +15,7 @@ from hebblm.memory.disk import DiskMemory
 from hebblm.memory.exact import FlatMemory, RingMemory
 from hebblm.memory.hybrid import HybridMemory
 from hebblm.memory.persistence import (
+    IndexManifest,
     Manifest,
     check_files,
     check_owner,
@@ -22,7 +24,7 @@ from hebblm.memory.persistence import (
     read_manifest,
 )
 from hebblm.memory.pq import FaissMemory, check_search
-from hebblm.memory.store import KEY_DTYPES
+from hebblm.memory.store import KEY_DTYPES, EntryStore
 
 MOVED_AT = 1 << 20  # entries in memory when they move to disk
 
@@ -134,25 +136,36 @@ def _load(manifest: Manifest, folder: Path, mmap: bool, device: torch.device | s
     ):
         index = None
     store = read_entries(manifest, folder, mmap=mmap, device=where)
-    if manifest.kind == "ring" and manifest.capacity is not None:
-        return RingMemory(store.dim, manifest.capacity, dtype=store.dtype).over(store)
-    bulk: AnyMemory
+    match manifest.kind:
+        case "ring":
+            assert manifest.capacity is not None  # read_manifest saw to it, as below
+            return RingMemory(store.dim, manifest.capacity, dtype=store.dtype).over(store)
+        case "exact" | "faiss" | "disk":
+            return _bulk(manifest, index, store, folder)
+        case "hybrid":
+            assert manifest.flush_at is not None
+            bulk = _bulk(manifest, index, store, folder)
+            recent: FlatMemory | HybridMemory
+            if manifest.store == "disk":
+                recent = _recent(store.dim, store.dtype)
+            else:
+                recent = FlatMemory(store.dim, dtype=store.dtype, device=store.device)
+            return HybridMemory(bulk, recent, flush_at=manifest.flush_at)
+        case _ as unread:
+            assert_never(unread)
+
+
+def _bulk(
+    manifest: Manifest, index: IndexManifest | None, store: EntryStore, folder: Path
+) -> AnyMemory:
+    """Return a memory over all entries of a folder, with its index if it has one."""
     if index is None:
-        bulk = FlatMemory(store.dim, dtype=store.dtype).over(store)
-    else:
-        kind = DiskMemory if manifest.store == "disk" else FaissMemory
-        empty = kind(
-            store.dim, index.factory, dtype=store.dtype, rescore=index.rescore, nprobe=index.nprobe
-        )
-        bulk = empty.over(store, read_index(manifest, store, folder))
-    if manifest.kind == "hybrid" and manifest.flush_at is not None:
-        recent: FlatMemory | HybridMemory = FlatMemory(
-            store.dim, dtype=store.dtype, device=store.device
-        )
-        if manifest.store == "disk":
-            recent = _recent(store.dim, store.dtype)
-        return HybridMemory(bulk, recent, flush_at=manifest.flush_at)
-    return bulk
+        return FlatMemory(store.dim, dtype=store.dtype).over(store)
+    kind = DiskMemory if manifest.store == "disk" else FaissMemory
+    empty = kind(
+        store.dim, index.factory, dtype=store.dtype, rescore=index.rescore, nprobe=index.nprobe
+    )
+    return empty.over(store, read_index(manifest, store, folder))
 
 
 def _index_pays(device: torch.device | str) -> bool:

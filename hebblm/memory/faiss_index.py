@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
+from hebblm.runtime.extras import install
 
 SEED = 1234
 EXACT_BELOW = 20_000
@@ -51,9 +52,8 @@ def load_faiss(what: str = "a trained index") -> Any:
         return importlib.import_module("faiss")
     except ImportError as error:
         raise UserError(
-            f"{what} needs FAISS, which is not installed: pip install -e '.[cpu]' (or '.[gpu]') in "
-            "the checkout, "
-            "or use memory.index=exact with memory.store=ram"
+            f"{what} needs FAISS, which is not installed: {install('cpu')}, or use "
+            "memory.index=exact with memory.store=ram"
         ) from error
 
 
@@ -159,10 +159,7 @@ def placed(index: Any, device: torch.device) -> Any:
         return index
     faiss = load_faiss()
     if not hasattr(faiss, "StandardGpuResources"):
-        raise UserError(
-            "this FAISS knows no GPU: pip install -e '.[gpu]' in the checkout, or use "
-            "memory.index=exact"
-        )
+        raise UserError(f"this FAISS knows no GPU: {install('gpu')}, or use memory.index=exact")
     # lets an index take tensors that are on its GPU
     importlib.import_module("faiss.contrib.torch_utils")
     there, reason = None, "it would stay on the CPU"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict, cast
+from typing import Annotated, Any, Literal, TypedDict, cast, get_args
 
 import msgspec
 import numpy as np
@@ -77,6 +77,8 @@ class Manifest:
     index: IndexManifest | None = None
     store: Store = "ram"
     keys: Keys = "state"
+    # of the kind's own settings, those that have no field here
+    settings: dict[str, bool | int | float | str] = field(default_factory=dict)
     files: dict[str, tuple[Count, str]]
 
 
@@ -227,7 +229,7 @@ def save_memory(
             write_tensors(temporary / NGRAMS, tensors, "hebblm-ngrams")
         manifest = Manifest(
             schema=SCHEMA,
-            kind=cast(Kind, memory.kind),
+            kind=_kind(memory),
             model_hash=model_hash,
             dictionary_hash=dictionary_hash,
             dtype=cast(Dtype, str(segments[0].keys.dtype).removeprefix("torch.")),
@@ -238,12 +240,31 @@ def save_memory(
             flush_at=settings.get("flush_at"),
             index=IndexManifest.of(settings, trained) if "factory" in settings else None,
             store=store,
+            settings=_further(settings),
             files={
                 path.name: (path.stat().st_size, sha256(path))
                 for path in sorted(temporary.iterdir())
             },
         )
         write_json(temporary / NAME, asdict(manifest), seal=True)
+
+
+def _kind(memory: AnyMemory) -> Kind:
+    if memory.kind not in get_args(Kind):
+        raise ValueError(
+            f"a {type(memory).__name__} cannot be saved: its kind, {memory.kind!r}, is not in Kind "
+            "of hebblm/memory/persistence.py"
+        )
+    return cast(Kind, memory.kind)
+
+
+# settings that have a field of the manifest, or that its other fields give
+_WITH_FIELDS = {"capacity", "flush_at", "store", "factory", "rescore", "nprobe", "index"}
+
+
+def _further(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a kind that have no field of the manifest."""
+    return {name: value for name, value in settings.items() if name not in _WITH_FIELDS}
 
 
 def check_replaceable(folder: Path) -> None:

@@ -15,6 +15,8 @@ from hebblm.adapt.block import STEP
 from hebblm.adapt.context import StreamState
 from hebblm.reader.session import Continuations, ReaderSession
 
+AT_ONCE = 8 * STEP  # tokens whose evidence is computed together
+
 
 class OwnText:
     """A text that a session reads from its beginning; nothing is learned from it.
@@ -60,11 +62,12 @@ class OwnText:
         if not self.session.context.learners:
             return
         while len(self.ids) > (begin := (len(self._marks) - 1) * self._every) + self._every:
-            end = begin + self._every
+            end = begin + (len(self.ids) - 1 - begin) // self._every * self._every
+            # Intervals of ten tokens are computed together; shorter ones are rare.
+            end = min(end, begin + (AT_ONCE if self._every == STEP else self._every))
             with self._standing(self._marks[-1]):
                 labels = self.session.last.new_tensor(self.ids[begin + 1 : end + 1])
-                self.session.update_weights(self._states[begin:end], labels)
-                self._marks.append(self.session.context.stream_states)
+                self._marks += self.session.states_along(self._states[begin:end], labels)
 
     def cut(self, length: int) -> None:
         """Forget all tokens but the first ``length``; the base must have gone back already."""

@@ -6,15 +6,15 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
-from hebblm.adapt.block import Block
-from hebblm.adapt.context import Context
+from hebblm.adapt.block import STEP, Block
+from hebblm.adapt.context import Context, StreamState
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.predictor import Predictor
 from hebblm.errors import UserError
@@ -323,18 +323,31 @@ class ReaderSession:
         """Return log-probabilities (V,) in nats after a state (1, D) and a text."""
         return self.predictor.log_probs(self.query(hidden, text))[0]
 
-    def update_weights(self, hidden: Tensor, labels: Tensor) -> None:
-        """Move mixture weights and n-grams on by labels (N,) after states (N, D), an interval at a
-        time.
+    def states_along(self, hidden: Tensor, labels: Tensor) -> list[list[StreamState]]:
+        """Return the context's streams after every ten of some labels, and after the last; it
+        learns nothing.
 
-        Call it in ``context.preserve_state()``: it ends with the block.
+        Mixture weights follow the labels, and n-grams pass them.
+
+        Args:
+            hidden: (N, D) states.
+            labels: (N,) int64 that follow them.
         """
-        places = [*range(0, len(labels), self.update_every), len(labels)]
-        for begin, end in pairwise(places):
-            learned_labels = labels[begin:end]
-            block = Block.of(learned_labels, self.update_every, written=False)
-            batch = EvalBatch(self._placed(hidden[begin:end]), self.context, block)
-            self.online.update_weights([(self.context, batch.observation(learned_labels))])
+        context = self.context
+        # No row sees the others, for none of them is learned; nor does a question.
+        block, contexts = Block.of(labels, len(labels), written=False), None
+        if context.ngrams is not None:
+            contexts = context.ngram_contexts(labels.cpu().numpy(), None)
+        batch = EvalBatch(self._placed(hidden), context, block, contexts=contexts)
+        shares = batch.shares_along(labels)
+        states: list[list[StreamState]] = []
+        with context.preserve_state():
+            for number, weights in enumerate(shares):
+                context.update_weights({0: weights})
+                if context.ngrams is not None:
+                    context.pass_labels(labels[number * STEP : (number + 1) * STEP])
+                states.append([copy.copy(state) for state in context.stream_states])
+        return states
 
     @cached_property
     def pieces(self) -> PieceTexts | None:

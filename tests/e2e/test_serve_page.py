@@ -81,3 +81,22 @@ def test_text_from_a_document_is_shown_and_never_run(tmp_path: Path) -> None:
         page.until("document.querySelector('.why') !== null")
         assert page.value("typeof hacked") == "undefined"
         assert page.value("document.images.length") == 0
+
+
+@pytest.mark.slow
+def test_the_grey_text_begins_with_the_first_word_of_the_list(tmp_path: Path) -> None:
+    """Forms of a word add up in the list, while a completion takes the most probable token."""
+    ends = ("quux;", "quux,", "quux:", "quux?", "blip", "blip")
+    with serving(tmp_path, "tiny-pydoc-raw") as served, browsing(tmp_path) as page:
+        notes = "".join(f"we met {end} and\n" for end in ends) * 2
+        served.post("/v1/documents", text=notes, name="met")
+        asked = {"prompt": "we met ", "max_tokens": 1, "temperature": 0}
+        drawn = served.post("/v1/completions", **asked)
+        assert drawn["choices"][0]["text"] == "blip"
+        page.open(served.address)
+        page.until("model")
+        page.value(f"{TEXT}.focus()")
+        page.type("we met ")
+        page.until(GHOST)
+        assert page.value("document.querySelector('#adapted li button').innerText") == "quux"
+        assert page.value(GHOST).startswith("quux")

@@ -239,6 +239,7 @@ def test_save_and_load(make: Make, tmp_path: Path) -> None:
     for mmap in (True, False):
         loaded = load_memory(tmp_path / "memory", model_hash="m", dictionary_hash="d", mmap=mmap)
         assert type(loaded) is type(memory)
+        assert loaded.describe() == memory.describe()
         after = loaded.search(queries, 9)
         assert_same(after, before)
         assert before.log_normalizers is not None

@@ -15,6 +15,7 @@ from safetensors import safe_open
 from hebblm.errors import UserError
 from hebblm.io.files import lack, read_json
 from hebblm.models.catalog import ADAPTER_CONFIG, HUB_ID
+from hebblm.runtime.extras import install
 
 WEIGHTS = "adapter_model.safetensors"
 PICKLED = "adapter_model.bin"
@@ -22,7 +23,6 @@ TOKENIZER = "tokenizer_config.json"
 MERGEABLE = ("LORA", "ADALORA", "LOHA", "LOKR", "OFT", "HRA", "VERA", "IA3", "LN_TUNING")
 """Kinds of adapters that ``peft`` merges exactly into the weights of their base model."""
 MERGED = f"what can be merged is {', '.join(MERGEABLE)}"
-INSTALL = "install peft: pip install -e '.[peft]' in the checkout"
 SAVE = (
     "in a place that you trust, run: import torch; from safetensors.torch import save_file; "
     f"save_file(torch.load({PICKLED!r}, weights_only=True), {WEIGHTS!r})"
@@ -135,7 +135,7 @@ def _check_mergeable(path: str, document: Mapping[str, Any]) -> None:
     try:
         import peft  # noqa: F401
     except ImportError as error:
-        raise UserError(f"{path} is an adapter; {INSTALL}") from error
+        raise UserError(f"{path} is an adapter; install peft: {install('peft')}") from error
     kind, task = document.get("peft_type"), document.get("task_type")
     if kind not in MERGEABLE:
         raise UserError(f"{path}: {kind} cannot be merged into the weights of a model; {MERGED}")

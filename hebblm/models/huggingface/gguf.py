@@ -16,9 +16,9 @@ import numpy as np
 
 from hebblm.errors import UserError
 from hebblm.models.huggingface.probe import line
+from hebblm.runtime.extras import install
 from hebblm.runtime.progress import log
 
-INSTALL = "GGUF files need more to be installed: pip install -e '.[gguf]' in the checkout"
 GPT2 = (
     "gpt-2",
     "gpt2",
@@ -93,7 +93,7 @@ def opened(path: Path) -> Iterator[GgufFile]:
         from transformers.integrations.gguf.gguf_config_mapping import GGUF_CONFIG_ARCHS
         from transformers.integrations.gguf.reader import read_gguf_metadata
     except ImportError as error:
-        raise UserError(INSTALL) from error
+        raise UserError(f"GGUF files need more to be installed: {install('gguf')}") from error
     loading: Any = modeling_gguf_pytorch_utils
     gguf: Any = package
     _ALONE.acquire()

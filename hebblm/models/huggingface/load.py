@@ -20,6 +20,7 @@ from hebblm.models.huggingface import gguf, unpacked
 from hebblm.models.huggingface.adapter import PeftAdapter, find_adapter, merged
 from hebblm.models.huggingface.probe import READS, check_kind, line
 from hebblm.models.pretrained import PRETRAINED, obtain
+from hebblm.runtime.extras import install
 from hebblm.runtime.progress import log
 
 LOCATION = (
@@ -34,7 +35,6 @@ LOCATION = (
 """Options for the place of a model, which its tokenizer shares."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 KEPT = "bfloat16"  # type of unpacked weights that are kept
-INSTALL = "models of transformers need more to be installed: pip install -e '.[hf]' in the checkout"
 OPENED = "open model and tokenizer yourself, and give hebblm.load((model, tokenizer))"
 CONVERT = (
     "convert them in a place that you trust: AutoModelForCausalLM.from_pretrained(..., "
@@ -122,7 +122,9 @@ def _check_options(dtype: str, options: Mapping[str, Any]) -> None:
     try:
         import transformers  # noqa: F401 - whether it is installed
     except ImportError as error:
-        raise UserError(INSTALL) from error
+        raise UserError(
+            f"models of transformers need more to be installed: {install('hf')}"
+        ) from error
 
 
 def _load_tokenizer(name: str, location: Mapping[str, Any]) -> Any:

@@ -11,6 +11,7 @@ from hebblm.report.render import verdict
 from hebblm.report.render.table import to_html, to_text
 from hebblm.report.result.schema import StoredResult
 from hebblm.report.tables.overall import by_loss, gain_of, summary_table
+from hebblm.runtime.extras import install
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,8 +51,7 @@ class Result(StoredResult):
             import pandas as pd
         except ImportError as error:
             raise UserError(
-                "to_pandas() needs pandas, which is not installed: pip install -e '.[pandas]' in "
-                "the checkout"
+                f"to_pandas() needs pandas, which is not installed: {install('pandas')}"
             ) from error
         rows: dict[str, dict[str, float | None]] = {}
         for name in by_loss(self):

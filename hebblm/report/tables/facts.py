@@ -103,10 +103,14 @@ def time_table(seconds: Seconds) -> Table:
 
 
 def time_line(seconds: Seconds) -> str:
-    """The longest parts of a run's time in one line."""
-    largest = _largest(seconds)[:_NAMED]
-    shares = (f"{_part_label(part)} {100 * part.seconds / seconds.total:.0f} %" for part in largest)
-    return f"{seconds.total:,.1f} seconds: {'; '.join(shares)}"
+    """The longest parts of a run's time in one line, without those that round to nothing."""
+    shares = []
+    for part in _largest(seconds)[:_NAMED]:
+        percent = round(100 * part.seconds / seconds.total)
+        if percent:
+            shares.append(f"{_part_label(part)} {percent} %")
+    spent = f"{seconds.total:,.1f} seconds"
+    return f"{spent}: {'; '.join(shares)}" if shares else spent
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

@@ -133,6 +133,27 @@ def test_help_shows_defaults_and_the_example(capsys: pytest.CaptureFixture[str])
         assert words in shown, words
 
 
+@dataclass(frozen=True)
+class Paths:
+    """Paths.
+
+    Args:
+        text: what is read.
+        others: further ones.
+    """
+
+    text: Path = field(metadata={"positional": True})
+    others: list[Path] = field(default_factory=list, metadata={"nargs": "+"})
+
+
+def test_help_names_a_type_as_people_do(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(Paths, ["--help"], prog="try", description="Try it.", example="try notes.txt")
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "what is read. (required, type: Path)" in shown
+    assert "further ones. (type: Path, default: [])" in shown
+
+
 @pytest.mark.parametrize(
     ("raised", "status", "line"),
     [

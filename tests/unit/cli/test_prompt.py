@@ -97,6 +97,23 @@ def test_a_phrase_follows_the_words(conversation: Conversation) -> None:
     assert ("nitz", "frobnitz") in [*conversation.completions("Call frob")]
 
 
+def test_a_phrase_begins_with_the_first_word_of_the_list(
+    conversation: Conversation, reader: hebblm.Reader, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A word of several forms may be likelier than the most probable token, which is one form."""
+    ends = ("quux;", "quux,", "quux:", "quux?", "blip", "blip")
+    reader.read("".join(f"we met {end} and\n" for end in ends) * 2, name="met")
+    reader.begin()
+    suggested = reader.suggest("we met", n=1)[0]
+    drawn = reader.generate("we met ", max_new_tokens=1, temperature=0)
+    assert (suggested.word, drawn) == ("quux", "blip")
+    words = [text for text, _ in conversation.completions("we met ")]
+    assert words[0] == suggested.insert_text.lstrip()
+    assert words[-1].startswith(words[0])
+    conversation.answer("we met ")
+    assert f"we met {words[-1]}\n" in capsys.readouterr().out
+
+
 def test_tab_completes_and_lines_are_remembered(conversation: Conversation, tmp_path: Path) -> None:
     pytest.importorskip("prompt_toolkit")
     from prompt_toolkit.application import create_app_session

@@ -7,10 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch import Tensor
 
+from hebblm.adapt.batch import EvalBatch
 from hebblm.cli.eval import EvalConfig
 from hebblm.errors import UserError
+from hebblm.evaluation.accuracy import AccuracyLog
+from hebblm.evaluation.observers import Notes
+from hebblm.evaluation.observing import Observers
 from hebblm.evaluation.options import EvalOptions
+from hebblm.evaluation.passes import Watching
 
 
 def test_the_command_line_has_every_option() -> None:
@@ -50,6 +56,22 @@ def test_arguments_of_python_are_checked_and_become_plain() -> None:
 def test_a_bad_value_is_refused(values: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
         EvalOptions.of(values)
+
+
+class Tokens(Notes):
+    def watch(self, batch: EvalBatch, targets: Tensor) -> None:
+        raise AssertionError("nothing is scored here")
+
+
+class Words(Tokens):
+    pass
+
+
+def test_observers_of_both_passes_are_found_by_their_kind() -> None:
+    first, second, other = Words(), Words(), Tokens()
+    observers = Observers(Watching(observers=[other, first]), Watching(observers=[second]))
+    assert observers.of(Words) == [first, second]
+    assert observers.of(AccuracyLog) == []
 
 
 def test_a_run_resumes_whatever_it_writes_but_not_with_other_numbers() -> None:

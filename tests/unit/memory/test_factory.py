@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +19,7 @@ from hebblm.memory import (
     load_memory,
     save_memory,
 )
+from hebblm.memory.persistence import read_manifest
 
 
 def test_defaults_suit_a_stream() -> None:
@@ -123,3 +126,38 @@ def test_a_mistyped_word_is_told_before_anything_is_loaded(
 def test_a_memory_in_ram_keeps_its_name_in_the_cache() -> None:
     assert "store" not in MemoryConfig().identity()
     assert MemoryConfig(store="disk").identity()["store"] == "disk"
+
+
+def test_an_option_that_comes_later_changes_no_name_in_the_cache_until_it_is_used() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Later(MemoryConfig):
+        sample: bool = False
+
+    assert Later().identity() == MemoryConfig().identity()
+    assert Later(sample=True).identity() == {**MemoryConfig().identity(), "sample": True}
+
+
+class Sampled(FlatMemory):
+    """A memory that counts what it was given."""
+
+    def __init__(self, dim: int, kind: str) -> None:
+        super().__init__(dim)
+        self.kind = kind  # type: ignore[misc]
+
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings(), "given": 3}
+
+
+def test_a_setting_without_a_field_is_kept_in_the_manifest(tmp_path: Path) -> None:
+    memory = Sampled(2, "exact")
+    memory.add(torch.ones(3, 2), torch.arange(3))
+    save_memory(memory, tmp_path / "memory", model_hash="m", dictionary_hash="d")
+    assert read_manifest(tmp_path / "memory").settings == {"given": 3}
+    save_memory(FlatMemory(2), tmp_path / "plain", model_hash="m", dictionary_hash="d")
+    assert read_manifest(tmp_path / "plain").settings == {}
+
+
+def test_a_kind_that_could_not_be_read_is_not_saved(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a Sampled cannot be saved: its kind, 'smapled'"):
+        save_memory(Sampled(2, "smapled"), tmp_path / "memory", model_hash="m", dictionary_hash="d")
+    assert not (tmp_path / "memory").exists()

@@ -178,7 +178,7 @@ def test_missing_faiss_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> 
         return original(name, package)
 
     monkeypatch.setattr(importlib, "import_module", without)
-    install = r" needs FAISS, which is not installed: pip install -e '\.\[cpu\]'"
+    install = r" needs FAISS, which is not installed: .*pip install -e '\.\[cpu\]'"
     with pytest.raises(UserError, match=f"^memory.index=auto{install}"):
         FaissMemory(16)
     with pytest.raises(UserError, match=f"^memory.store=disk{install}"):
@@ -188,7 +188,7 @@ def test_missing_faiss_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_index_of_a_faiss_without_gpus_is_not_placed_on_one() -> None:
     index = faiss_index.make_index(8, "Flat")
     assert faiss_index.placed(index, torch.device("cpu")) is index
-    with pytest.raises(UserError, match="this FAISS knows no GPU: pip install"):
+    with pytest.raises(UserError, match=r"this FAISS knows no GPU: .*pip install"):
         faiss_index.placed(index, torch.device("cuda"))
 
 

@@ -45,6 +45,14 @@ def test_parts_and_rest_make_up_the_run() -> None:
     assert time_line(SECONDS) == "100.0 seconds: mbpa, shared 50 %; base 20 %; Hebb, own 10 %"
 
 
+def test_a_line_names_no_part_that_rounds_to_nothing() -> None:
+    little = Part(SHARED, "mbpa", 0.4)
+    assert (
+        time_line(Seconds(100.0, (Part(RUN, "base", 90.0), little))) == "100.0 seconds: base 90 %"
+    )
+    assert time_line(Seconds(100.0, (little,))) == "100.0 seconds"
+
+
 def test_the_report_shows_where_the_time_goes(tmp_path: Path) -> None:
     for seconds in (SECONDS, None):
         write_report(replace(sample_result(300), seconds=seconds), tmp_path, formats=("md",))
