@@ -40,7 +40,7 @@ def test_the_command_measures_letters_and_completions(tmp_path: Path) -> None:
 
 def test_a_server_that_does_not_start_is_one_line() -> None:
     with (
-        pytest.raises(UserError, match="does not answer: .*no_such_server"),
+        pytest.raises(UserError, match=r"does not answer: .*no_such_server"),
         running(["python3", "-m", "no_such_server"], 1),
     ):
         pass
