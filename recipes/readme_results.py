@@ -37,6 +37,7 @@ from recipes import (
     reliability_tables,
     scale_tables,
     second_sighting,
+    serve_tables,
 )
 from recipes import causal_tables as causal
 from recipes.bench.record import BenchResult
@@ -277,6 +278,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     DOCS / "results-images.md": {"images": pictures},
     DOCS / "memory.md": {"watch": real_tables.watch},
     DOCS / "scale.md": {"disk": scale_tables.measured},
+    DOCS / "serve.md": {"cost": serve_tables.cost},
     DOCS / "reliability.md": {"figures": reliability_tables.summary},
     RESULTS / "README.md": {"by-count": at_defaults, "every-method": every_method},
     RESULTS / "bench" / "README.md": {"whole": scale_tables.whole, "cost": cost},

@@ -20,6 +20,8 @@ GROUPS = {
     "soak": "methods over a million tokens",
     "variants": "tests on other versions and processors",
     "supply": "modules and sources checked for use of the network",
+    "serve": "malformed requests to the server, and clients at once",
+    "serve-stopped": "the server killed or ended while it learned",
 }
 
 
@@ -38,7 +40,9 @@ def summary() -> str:
     rows = [("files damaged at random", sum(damaged), right)]
     rows += [("commands killed and run again", *_counts(found["killed"].values()))]
     rows += [
-        (title, *_counts(found["others"][name]["cases"].values())) for name, title in GROUPS.items()
+        (title, *_counts(found["others"][name]["cases"].values()))
+        for name, title in GROUPS.items()
+        if name in found["others"]
     ]
     lines = [f"| {title} | {tried:,} | {held:,} |" for title, tried, held in rows]
     return "\n".join(["| Tried | times | ended as promised |", "| :-- | --: | --: |", *lines])

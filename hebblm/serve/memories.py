@@ -24,6 +24,7 @@ from hebblm.runtime.progress import log
 from hebblm.serve.blocked import BlockedWords, folder_of
 from hebblm.serve.config import Limits
 from hebblm.serve.errors import ApiError
+from hebblm.serve.forgotten import ForgottenDocuments
 from hebblm.serve.history import Forgotten, LearnedHistory, LearnedText, present
 from hebblm.serve.seats import Seats
 
@@ -94,7 +95,8 @@ class NamedMemory:
     ) -> None:
         self.name, self._places, self._limits, self._counted = name, places, limits, counted
         self._history: LearnedHistory | None = None
-        self._blocked = BlockedWords(None if places is None else places.extras)
+        extras = None if places is None else places.extras
+        self._blocked, self.forgotten = BlockedWords(extras), ForgottenDocuments(extras)
         saved = None
         if places is not None:
             saved = places.reader if (places.reader / READER).is_file() else None
@@ -131,17 +133,29 @@ class NamedMemory:
         check_text(text)
         if not text.strip():
             raise UserError("the document has no text; give some")
-        return name, self._keep(LearnedText(name, now, text))
+        done = self._keep(LearnedText(name, now, text))
+        self.forgotten.drop(name)
+        return name, done
 
-    def forget(self, name: str) -> Future[None]:
+    def forget(self, name: str, *, file_gone: bool = False) -> Future[None]:
         """Forget a document.
+
+        Args:
+            name: of the document.
+            file_gone: whether the reason is that its file was deleted. Otherwise a file of that
+                name is not read again before it changes.
 
         Raises:
             ApiError: no such document.
         """
-        known = {document.name for document in self.published.documents}
-        if name not in known and not any(item.name == name for item in [*self.waiting]):
+        sizes = {document.name: document.bytes for document in self.published.documents}
+        for item in self.waiting:
+            if isinstance(item, LearnedText):
+                sizes[item.name] = len(item.text.encode())
+        if name not in sizes:
             raise ApiError(404, f"no document is named {name!r:.60}", "name", "not_found")
+        if not file_gone:  # first, so that a kill between the two forgets no document halfway
+            self.forgotten.add(name, sizes[name])
         return self._keep(Forgotten(name))
 
     @property

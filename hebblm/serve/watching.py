@@ -21,7 +21,8 @@ Stamp = tuple[int, int]
 class WatchedFolder:
     """Reads new and changed files of a folder, and forgets those that were deleted.
 
-    A file whose folder is empty or gone is kept: a disk may not be mounted.
+    A file whose folder is empty or gone is kept: a disk may not be mounted. A file that a client
+    let the memory forget is not read again before it changes.
 
     Args:
         memory: learns.
@@ -74,7 +75,10 @@ class WatchedFolder:
         text = "".join(text_parts(file, PART_SIZE))
         first = name not in self._seen
         self._seen[name] = stamp
-        if not text.strip() or (first and known == len(text.encode())):
+        size = len(text.encode())
+        if not text.strip() or (first and known == size):
+            return
+        if first and self._memory.forgotten.covers(name, stamp[0], size):
             return
         self._memory.learn(text, name)
 
@@ -86,4 +90,4 @@ class WatchedFolder:
             in_folder = Path(document.name).is_relative_to(self._folder)
             if in_folder and document.name not in present:
                 self._seen.pop(document.name, None)
-                self._memory.forget(document.name)
+                self._memory.forget(document.name, file_gone=True)

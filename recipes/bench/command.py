@@ -1,5 +1,5 @@
-"""``python -m recipes.bench``: what adaptation, retrieval, evaluation and training cost, in turn
-with plain forms.
+"""``python -m recipes.bench``: what adaptation, retrieval, evaluation, serving and training cost,
+in turn with plain forms.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from recipes.bench.configs import (
     EvalBenchConfig,
     RealConfig,
     RetrieveConfig,
+    ServeBenchConfig,
     TrainBenchConfig,
 )
 from recipes.bench.machine import cpu_name, use_threads
@@ -71,6 +72,12 @@ MEASUREMENTS = {
         "recipes.bench.real",
         "Cost of reading with a real model: transformers alone, the base, and the base with best.",
         "--model smollm2-135m --text notes.txt --json real.json",
+    ),
+    "serve": Measurement(
+        ServeBenchConfig,
+        "recipes.bench.serve",
+        "Cost of the server: until it is ready, a letter more, completions, those of llama.cpp.",
+        "--models smollm2-135m --threads 2 --json serve.json",
     ),
     "train": Measurement(
         TrainBenchConfig,

@@ -207,3 +207,33 @@ class RealConfig(BenchConfig):
     text: Path = Path("docs/methods.md")
     tokens: int = 4000
     contexts: list[int] = _several(1024, 4096)
+
+
+@dataclass(frozen=True)
+class ServeBenchConfig(BenchConfig):
+    """Cost of the server.
+
+    Args:
+        models: as hebblm serve takes them; one of llama.cpp's form is served by llama.cpp as well.
+        text: file that the memory learns first.
+        typed: file that is typed, letter by letter.
+        context: tokens before the first letter, at most.
+        letters: that are typed.
+        tokens: of a completion.
+        llama_python: Python of an environment with xllamacpp, which has llama.cpp's server.
+    """
+
+    models: list[str] = field(
+        default_factory=lambda: ["small-wt2-raw", "tiny-pydoc-raw", "smollm2-135m"],
+        metadata={"nargs": "+"},
+    )
+    text: Path = Path("docs/methods.md")
+    typed: Path = Path("docs/predict.md")
+    context: int = 500
+    letters: int = 60
+    tokens: int = 16
+    llama_python: Path | None = None
+
+    def least(self) -> Mapping[str, int]:
+        """Return the least letters: a percentile needs two values."""
+        return {"letters": 2}

@@ -565,3 +565,38 @@ def test_a_folder_is_watched(tmp_path: Path) -> None:
         time.sleep(2)
         assert served.ask("/v1/documents")[1]["documents"][0]["tokens"] == 17
         assert math.isfinite(served.post("/v1/suggest", prefix="Call ", n=1)["bound"])
+
+
+def test_a_watched_file_that_was_forgotten_is_read_again_only_when_it_changes(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "a.txt").write_text(NOTES)
+    (folder / "b.txt").write_text("The function barnitz is here .\n")
+    options = ["--memory", str(tmp_path / "memories"), "--watch", str(folder)]
+
+    def names(served: Served) -> set[str]:
+        return {Path(one["name"]).name for one in served.ask("/v1/documents")[1]["documents"]}
+
+    def until(served: Served, expected: set[str]) -> None:
+        end = time.monotonic() + 30
+        while names(served) != expected:
+            assert time.monotonic() < end, names(served)
+            time.sleep(0.2)
+
+    with serving(tmp_path, "tiny-pydoc-raw", *options) as served:
+        until(served, {"a.txt", "b.txt"})
+        name = str(folder / "a.txt")
+        assert served.ask("/v1/documents", {"name": name}, method="DELETE")[0] == 200
+        assert names(served) == {"b.txt"}
+        served.end(signal.SIGKILL)
+    with serving(tmp_path, "tiny-pydoc-raw", *options) as served:
+        (folder / "c.txt").write_text("Call the function zork .\n")
+        until(served, {"b.txt", "c.txt"})  # the folder was looked through, and a.txt left out
+        (folder / "a.txt").write_text("The function is other .\n")
+        until(served, {"a.txt", "b.txt", "c.txt"})
+        assert served.end() == 0
+    with serving(tmp_path, "tiny-pydoc-raw", *options) as served:
+        (folder / "d.txt").write_text("Call the function again .\n")
+        until(served, {"a.txt", "b.txt", "c.txt", "d.txt"})

@@ -19,7 +19,7 @@ from hebblm.io.files import read_json, write_json, write_text
 from hebblm.io.locks import file_lock
 from hebblm.io.provenance import commit, versions
 
-from . import disk, killed, numbers, options, texts, variants
+from . import disk, killed, numbers, options, serving, texts, variants
 from .damage import DEFECTS, REFUSED, RIGHT, campaign
 from .formats import FORMATS
 from .killed import JOBS
@@ -32,7 +32,8 @@ OTHERS: dict[str, Group] = {
     "disk": disk.GROUP, "together": killed.GROUP, "texts": texts.TEXTS, "pages": texts.MARKUP,
     "options": options.GROUP,
     "numbers": numbers.ENDS, "soak": numbers.SOAK, "variants": variants.VARIANTS,
-    "supply": variants.SUPPLY,
+    "supply": variants.SUPPLY, "serve": serving.ASKED,
+    "serve-stopped": serving.STOPPED,
 }  # fmt: skip
 """Further groups by name, in the order of the page."""
 

@@ -18,7 +18,7 @@ from hebblm.errors import UserError
 from hebblm.io.files import read_json
 from hebblm.vision.data import load_cifar100, load_mnist
 
-from . import disk, killed, numbers, options, run, texts, variants
+from . import disk, killed, numbers, options, run, serving, texts, variants
 from .damage import DEFECTS, LIMIT, trial
 from .formats import FORMATS, Format, made, make_pictures
 from .sandbox import WRITERS, Case
@@ -145,6 +145,19 @@ def test_what_is_finite_stays_finite() -> None:
 def test_a_short_soak_is_flat(tmp_path: Path) -> None:
     for _, case in numbers.soak_cases(tmp_path, total=2_500, slower=float("inf")):
         assert_survived(case)
+
+
+def test_the_server_survives_requests_clients_kills_and_ends(tmp_path: Path) -> None:
+    pytest.importorskip("starlette")
+    # of each kind of malformed request several
+    assert_survived(serving.malformed_requests(tmp_path, 60))
+    for _, case in serving.clients_at_once(tmp_path, clients=4, seconds=2.0):
+        if case.note.endswith("at the end"):
+            continue  # two seconds say nothing about memory
+        assert_survived(case)
+    assert_survived(serving.kills(tmp_path, 2))
+    (tmp_path / "ended").mkdir()
+    assert_survived(serving.ends(tmp_path / "ended", 1))
 
 
 def test_tests_skip_themselves_where_there_is_no_faiss(tmp_path: Path) -> None:

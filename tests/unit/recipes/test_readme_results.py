@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from hebblm.report import Result
 from recipes import readme_results as script
@@ -30,6 +31,14 @@ def test_a_changed_number_is_noticed() -> None:
 def test_the_picture_is_there() -> None:
     assert script.PICTURE.is_file()
     assert len(script.PICTURED) == 5
+
+
+def test_the_picture_of_the_page_is_small_enough_for_readme() -> None:
+    path = script.DOCS / "serve.png"
+    assert f"(docs/{path.name})" in script.README.read_text(encoding="utf-8")
+    assert path.stat().st_size < 150_000
+    with Image.open(path) as picture:
+        assert picture.width == 1200
 
 
 @pytest.mark.parametrize("text", TITLES)
