@@ -35,7 +35,9 @@ from recipes.bench.servers import running
 from recipes.markdown import ROOT
 
 PROG = "python -m recipes.harness"
-ALLOWED = 1e-4  # nats between two log-likelihoods
+ALLOWED = 1e-4  # nats between two log-likelihoods of the base
+# The solver and the search of `best` enlarge what float32 rounds; a sum over an answer adds it up.
+ALLOWED_ADAPTED = 2e-3
 LEARNED = "docs/index.md"
 SERVED = "served"
 TASKS: dict[str, dict[str, Any]] = {
@@ -93,8 +95,14 @@ def main(config: HarnessConfig, argv: list[str]) -> None:
         print_line(f"{name}: {row['answers']} answers, at most {row['nats']:.1e} nats apart")
     if config.json is not None:
         write_json(config.json, document)
-    if any(row["nats"] > ALLOWED for row in document["differences"].values()):
-        raise UserError(f"log-likelihoods differ by more than {ALLOWED} nats")
+    for name, row in document["differences"].items():
+        if row["nats"] > allowed(name):
+            raise UserError(f"{name}: log-likelihoods differ by more than {allowed(name)} nats")
+
+
+def allowed(name: str) -> float:
+    """Return how far two log-likelihoods of a comparison may lie apart, nats."""
+    return ALLOWED if name.startswith("base:") else ALLOWED_ADAPTED
 
 
 def compared(config: HarnessConfig, command: str) -> dict[str, Any]:

@@ -153,13 +153,23 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
     ) -> list[float]:
         """Return log-probabilities of whole documents, nats; with ``learn``, learn from them while
         reading.
+
+        Without it each document is predicted as a request's text is.
         """
         totals = []
         for request in track(requests, "documents", len(requests), "documents"):
-            begun, rest = self._document(request.args[0])
-            self.reader.begin()
-            scores = self.reader.read(begun, learn=False), self.reader.read(rest, learn=self.learn)
-            totals.append(-sum(float(part.nll.double().sum()) for part in scores))
+            (text,) = request.args
+            if self.learn or self.tokenizer is None:
+                begun, rest = self._document(text)
+                self.reader.begin()
+                scores = (
+                    self.reader.read(begun, learn=False),
+                    self.reader.read(rest, learn=self.learn),
+                )
+                totals.append(-sum(float(part.nll.double().sum()) for part in scores))
+            else:
+                ids = [self.prefix_token_id, *self.tok_encode(text)]
+                totals.append(-float(self.reader.token_losses(ids).sum()))
             self.cache_hook.add_partial("loglikelihood_rolling", request.args, totals[-1])
         self.reader.begin()  # each later request would copy a long document's keys and values
         return totals
@@ -220,8 +230,9 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
             requests, "continuations", len(requests), "continuations"
         ):
             ids = torch.tensor([*context, *continuation])
-            scores = self.reader.log_probs(ids[:-1], last=len(continuation)).cpu()  # (N, V)
-            answers.append(scored(scores, ids[len(context) :]))
+            # The last token is read as well, as by a server that goes on from there.
+            scores = self.reader.log_probs(ids, last=len(continuation) + 1).cpu()  # (1 + N, V)
+            answers.append(scored(scores[:-1], ids[len(context) :]))
             self.cache_hook.add_partial("loglikelihood", words, answers[-1])
         return answers
 

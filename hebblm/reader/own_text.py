@@ -80,7 +80,10 @@ class OwnText:
         """Return adapted log-probabilities (N, V) in nats after each token from one on, or after
         the last.
         """
-        rows = [*self.rows(len(self.ids) - 1 if begin is None else begin)]
+        if begin is None:
+            with self.standing():
+                return self.session.predictor.log_probs(self._batch(len(self.ids) - 1, None))
+        rows = [*self.rows(begin)]
         if not rows:
             return self._states.new_zeros(0, len(self.session.base.head.weight))
         return torch.cat(rows)
@@ -88,9 +91,12 @@ class OwnText:
     def rows(self, begin: int) -> Iterator[Tensor]:
         """Yield the log-probabilities (N, V) of :meth:`log_probs`, an interval at a time."""
         for first, last in pairwise(self._grid(begin, len(self.ids))):
+            # Rounding depends on the rows of a batch. So an interval is always predicted from its
+            # first row on, wherever the asked rows begin.
+            start = first // self._every * self._every
             with self._standing(self._marks[self._interval(first)]):
-                rows = self.session.predictor.log_probs(self._batch(first, last))
-            yield rows
+                rows = self.session.predictor.log_probs(self._batch(start, last))
+            yield rows[first - start :]
 
     @contextmanager
     def standing(self) -> Iterator[None]:
@@ -115,7 +121,7 @@ class OwnText:
                 self._ahead = Continuations(session, self.words, first)
             yield batch, self._ahead
 
-    def _batch(self, first: int, last: int) -> EvalBatch:
+    def _batch(self, first: int, last: int | None) -> EvalBatch:
         return self.session.query(self._states[first:last], self.ids[self._outside : last])
 
     def _begin(self, ids: Sequence[int]) -> None:

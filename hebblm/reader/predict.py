@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -49,15 +50,45 @@ def text_log_probs(session: ReaderSession, ids: Sequence[int] | Tensor, last: in
     """Return log-probabilities (N, V) in nats after each of the last N tokens of a text; see
     :meth:`hebblm.Reader.log_probs`.
     """
-    token_ids = known_ids(
+    token_ids = _known(session, ids)
+    if not token_ids or whole_number("last", last, 0) > len(token_ids):
+        raise UserError(f"last = {last} must lie between 0 and the number of ids, {len(token_ids)}")
+    with _text_of(session, token_ids) as text:
+        return text.log_probs(len(token_ids) - last)
+
+
+@torch.no_grad()
+def token_losses(session: ReaderSession, ids: Sequence[int] | Tensor) -> Tensor:
+    """Return the loss (N - 1,) in nats of all tokens (N,) of a text but the first; see
+    :meth:`hebblm.Reader.token_losses`.
+    """
+    token_ids = _known(session, ids)
+    if not token_ids:
+        raise UserError("ids are empty; give at least the one that a text begins with")
+    targets = session.last.new_tensor(token_ids[1:])  # (N - 1,)
+    losses: list[Tensor] = []
+    with _text_of(session, token_ids) as text:
+        begin = 0
+        for log_probs in text.rows(0):  # (n, V), an interval at a time
+            answers = targets[begin : begin + len(log_probs)]
+            losses.append(-log_probs[: len(answers)].gather(1, answers[:, None]).squeeze(1))
+            begin += len(log_probs)
+    return torch.cat(losses).double()
+
+
+def _known(session: ReaderSession, ids: Sequence[int] | Tensor) -> list[int]:
+    return known_ids(
         session.vocabulary,
         ids,
         "row of ids; reader.vocabulary.encode(TEXT, include=False).ids are one",
     )
-    if not token_ids or whole_number("last", last, 0) > len(token_ids):
-        raise UserError(f"last = {last} must lie between 0 and the number of ids, {len(token_ids)}")
-    tokens = session.source.readable(session.last.new_tensor(token_ids))
+
+
+@contextmanager
+def _text_of(session: ReaderSession, ids: list[int]) -> Iterator[OwnText]:
+    """Give a text of its own that a session has read."""
+    tokens = session.source.readable(session.last.new_tensor(ids))
     with session.at_text_start():
         text = OwnText(session, begins=False)
         text.read(tokens.tolist())
-        return text.log_probs(len(token_ids) - last)
+        yield text

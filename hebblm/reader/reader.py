@@ -49,7 +49,7 @@ from hebblm.reader.inputs import (
     reported,
 )
 from hebblm.reader.own_text import TextStart
-from hebblm.reader.predict import predict, text_log_probs
+from hebblm.reader.predict import predict, text_log_probs, token_losses
 from hebblm.reader.replay import check_still, read_again, without_documents, without_word
 from hebblm.reader.rerank import RankedText, rank
 from hebblm.reader.scores import Scores
@@ -424,6 +424,24 @@ class Reader:
         """
         with turn(self):
             return text_log_probs(self.session, ids, last)
+
+    def token_losses(self, ids: Sequence[int] | Tensor) -> Tensor:
+        """Return the losses of the tokens of a text of its own, as :meth:`log_probs` has them;
+        learns nothing.
+
+        It takes no room for the log-probabilities of all other tokens.
+
+        Args:
+            ids: (T,) the text from its beginning, with nothing before it.
+
+        Returns:
+            (T - 1,) float64 losses in nats of all tokens but the first.
+
+        Raises:
+            UserError: no ids, or an id that the vocabulary does not have.
+        """
+        with turn(self):
+            return token_losses(self.session, ids)
 
     def suggest(
         self,

@@ -7,6 +7,7 @@ import torch
 
 import hebblm
 from hebblm.adapt.block import STEP
+from hebblm.errors import UserError
 from hebblm.reader import own_text as module
 from hebblm.reader.own_text import OwnText, TextStart
 
@@ -75,3 +76,17 @@ def test_the_parts_in_which_a_text_comes_change_nothing(kind: str) -> None:
             for numbers, expected in zip(floats(text), weights, strict=True):
                 assert numbers == pytest.approx(expected, rel=1e-4, abs=1e-3)
             torch.testing.assert_close(text.log_probs(0), log_probs, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["words", "pieces"])
+def test_losses_of_tokens_are_those_of_their_log_probabilities(kind: str) -> None:
+    reader = reader_of(kind, STEP)
+    ids = reader.session.ids(TEXT)[:47]
+    log_probs = reader.log_probs(ids, last=len(ids))
+    expected = -log_probs[:-1].gather(1, ids[1:, None]).squeeze(1)
+    torch.testing.assert_close(reader.token_losses(ids), expected.double())
+    assert reader.token_losses(ids[:1]).shape == (0,)
+    with pytest.raises(UserError, match="ids are empty"):
+        reader.token_losses([])
+    for begin in (1, 13, 20, 46):  # to the bit: an interval is predicted from its first row on
+        assert torch.equal(reader.log_probs(ids, last=len(ids) - begin), log_probs[begin:])
