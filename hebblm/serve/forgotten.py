@@ -15,13 +15,13 @@ from hebblm.io.files import read_record, write_json
 FORGOTTEN = "forgotten.json"
 
 
-class _Document(msgspec.Struct, frozen=True):
+class _ForgottenFile(msgspec.Struct, frozen=True):
     at: int  # nanoseconds since 1970
     bytes: int | None  # of its text
 
 
-class _Record(msgspec.Struct, frozen=True):
-    documents: dict[str, _Document] = {}
+class _ForgottenRecord(msgspec.Struct, frozen=True):
+    documents: dict[str, _ForgottenFile] = {}
 
 
 class ForgottenDocuments:
@@ -37,15 +37,15 @@ class ForgottenDocuments:
     def __init__(self, folder: Path | None) -> None:
         self._path = None if folder is None else folder / FORGOTTEN
         self._lock = Lock()
-        self._documents: dict[str, _Document] = {}
+        self._documents: dict[str, _ForgottenFile] = {}
         if self._path is not None and self._path.is_file():
-            record = read_record(_Record, self._path, "restore it, or delete it")
+            record = read_record(_ForgottenRecord, self._path, "restore it, or delete it")
             self._documents = dict(record.documents)
 
     def add(self, name: str, size: int | None) -> None:
         """Keep the name of a document that is forgotten now, and the bytes of its text."""
         with self._lock:
-            self._documents[name] = _Document(time.time_ns(), size)
+            self._documents[name] = _ForgottenFile(time.time_ns(), size)
             self._write()
 
     def drop(self, name: str) -> None:

@@ -235,7 +235,7 @@ def test_what_is_finished_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ("line", "told"),
     [
         ("", "unknown subcommand"),
-        ("fly", "adapt, retrieve, eval, real, train, plot"),
+        ("fly", "adapt, retrieve, eval, real, serve, train, plot"),
         ("adapt --repeats 4", "repeats = 4"),
         ("adapt --threads 0", "threads = 0"),
         ("adapt --heads gtp2", "unknown head 'gtp2'; did you mean gpt2"),

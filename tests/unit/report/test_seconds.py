@@ -3,10 +3,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hebblm.adapt.renamed import present_name
 from hebblm.errors import UserError
 from hebblm.report import Result, write_report
 from hebblm.report.result.record import read
@@ -61,14 +61,20 @@ def test_the_report_shows_where_the_time_goes(tmp_path: Path) -> None:
         )
 
 
+def renamed(values: dict[str, Any]) -> dict[str, Any]:
+    """Return settings, by section at any depth, under the names that they have today."""
+    today = {"pull": "l2_to_base", "closeness": "kernel_weight"}
+    return {
+        today.get(key, key): renamed(value) if isinstance(value, dict) else value
+        for key, value in values.items()
+    }
+
+
 @pytest.mark.parametrize("path", OLD, ids=lambda path: path.parent.name)
 def test_results_of_earlier_versions_are_read(path: Path) -> None:
     value, expected = (json.loads(path.read_text(encoding="utf-8")) for _ in range(2))
     for item in expected["methods"].values():
-        for section, values in item["hyperparameters"].items():
-            for key in [*values] if isinstance(values, dict) else ():
-                now = present_name(f"{section}.{key}").rpartition(".")[2]
-                values[now] = values.pop(key)
+        item["hyperparameters"] = renamed(item["hyperparameters"])
     assert Result.from_json(value).to_json() == expected
 
 

@@ -18,7 +18,7 @@ def test_the_command_installs_into_the_python_that_runs(tmp_path: Path) -> None:
     python, *arguments = shlex.split(command)
     assert arguments == ["-m", "pip", "install", "-e", ".[serve]"]
     asked = subprocess.run(
-        [python, "-c", "import sys; print(sys.prefix)"],
+        [str(Path.cwd() / python), "-c", "import sys; print(sys.prefix)"],
         cwd=tmp_path, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert asked.stdout.strip() == sys.prefix
