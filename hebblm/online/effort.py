@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-LEAST = 1e-9  # probability of words that are not looked for, however many are asked for
+LEAST = 1e-9  # words less probable than this are left out, however many are asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +13,7 @@ class SearchEffort:
 
     Args:
         budget: most beginnings of words to follow; None for as many as it takes.
-        least: probability below which words are not looked for.
+        least: words less probable than this are left out.
     """
 
     budget: int | None = None

@@ -470,18 +470,17 @@ class Reader:
             typed: first letters of the word, which follow the context and its blank.
             budget: most beginnings of words that a model of pieces follows; None for as many as it
                 takes.
-            least: probability below which a model of pieces does not look for words. The first
-                words are found many times faster with 0.01.
+            least: a model of pieces leaves out words that are less probable than this.
 
         Returns:
             The words, most probable first, each with its probability with and without adaptation,
             and the text to insert after the context and the typed letters. ``bound`` is the most
-            that any other word can have, and ``exact`` says whether another word may belong
-            to the list.
+            that any other word can have. ``exact`` is True if no other word can belong to the
+            list.
 
         Raises:
-            UserError: n or budget below 1, a context or letters that are not a string, or a blank
-                among the letters.
+            UserError: n or budget below 1, ``least`` that is no probability below 1, a context or
+                letters that are not a string, or a blank among the letters.
         """
         with turn(self):
             return suggest(

@@ -96,7 +96,7 @@ def forked(folder: Path, *options: str) -> Iterator[Served]:
             sys.stdout, sys.stderr = (
                 os.fdopen(one, "w", buffering=1, closefd=False) for one in (1, 2)
             )
-            torch.set_num_threads(1)  # those of the parent are not there after a fork
+            torch.set_num_threads(1)  # a fork does not copy the parent's other threads
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             words = [MODEL_NAME, "--port", "0", "--device", "cpu", "--name", MODEL, *options]
             status = main(words)
@@ -192,7 +192,7 @@ def malformed(seed: int) -> bytes:
             path = draw.choice([*OUT_OF_RANGE])
             change = draw.choice(OUT_OF_RANGE[path])
             return request(path, json.dumps({**BODIES[path], **change}).encode())
-        case 5:  # a path that is none
+        case 5:  # a path that the server does not have
             letters = "".join(draw.choices("abc/._%-", k=draw.randrange(1, 40)))
             return request(f"/v1/{letters}x", right)
         case 6:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hebblm.models.huggingface.network import Network, tensors_of
 
-MOST = 512  # tokens of a tree; attention takes room for each of them beside the text
+MOST = 512  # tokens of a tree; attention needs memory for each of them and the whole text
 
 
 @dataclass(frozen=True, slots=True)

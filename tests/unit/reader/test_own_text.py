@@ -90,3 +90,11 @@ def test_losses_of_tokens_are_those_of_their_log_probabilities(kind: str) -> Non
         reader.token_losses([])
     for begin in (1, 13, 20, 46):  # to the bit: an interval is predicted from its first row on
         assert torch.equal(reader.log_probs(ids, last=len(ids) - begin), log_probs[begin:])
+
+
+@pytest.mark.parametrize("least", [-0.1, 1.0])
+def test_a_least_probability_that_is_none_is_refused(least: float) -> None:
+    reader = reader_of("pieces", STEP)
+    for ask in (reader.suggest, reader.explain):
+        with pytest.raises(UserError, match=f"least = {least} must be a probability below 1"):
+            ask("the end", 3, least=least)
