@@ -72,7 +72,7 @@ class Windows(Dataset[dict[str, torch.Tensor]]):
 
 
 def text_of(corpus: Corpus, split: str) -> str:
-    """Return a split as one string: words apart by one blank, each line with its break."""
+    """Return a split as one string: words apart by one space, each line with its break."""
     return "".join(" ".join(line.split()) + "\n" for line in corpus.lines(split))
 
 

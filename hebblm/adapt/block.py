@@ -134,14 +134,20 @@ class Window:
         return {"begin": torch.tensor(self._begin), "keys": keys, "labels": labels}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Load the pairs of :meth:`state_dict`, at the same offset: a product's last bit may depend
-        on it.
+        """Load the latest pairs of :meth:`state_dict`, of a window of this size or another.
+
+        They lie at the same offset where it fits: a product's last bit may depend on it.
         """
-        self._begin = int(state["begin"])
-        self._end = self._begin + len(state["labels"])
-        self._make_room(self._end)
-        self._keys[self._begin : self._end] = state["keys"]
-        self._labels[self._begin : self._end] = state["labels"]
+        begin = int(state["begin"])
+        end = begin + len(state["labels"])
+        if end - begin > self.size or end > 2 * self.size:  # saved by a window of another size
+            self._begin = self._end = 0
+            self.append(state["keys"], state["labels"])
+            return
+        self._begin, self._end = begin, end
+        self._make_room(end)
+        self._keys[begin:end] = state["keys"]
+        self._labels[begin:end] = state["labels"]
 
     def _make_room(self, rows: int) -> None:
         if rows > len(self._keys):

@@ -19,12 +19,15 @@ from hebblm.adapt.block import Block, Window
 from hebblm.adapt.functional.gating import LearnedGate
 from hebblm.adapt.requirements import HasRequirements, Learned, Learner
 from hebblm.errors import UserError
+from hebblm.io.tensors import prefixed, under
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.ngram_rows import PAD, Ints, contexts_of
 from hebblm.memory.ngrams import Array, NGrams
 from hebblm.types import OutputHead
 
-HERE = ", here"  # after the name of a share: what it is at this place of a text that is not learned
+# before the names of mixture weights in a saved state
+WEIGHTS = "weights: "  # as the text that is being read made them
+LEARNED = "learned weights: "  # as before that text, where it is not learned
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,59 +267,9 @@ class Context:
         if write:
             self.memory.observe_ranks(labels)
 
-    def recall(self, observed: Tensor, keys: Tensor, labels: Tensor) -> None:
-        """Load an earlier context's observations except its memory: counts (V,), latest pairs (W,
-        D), (W,).
-        """
-        self.observed = observed.clone()
-        self.recent.append(keys, labels)
-
-    @property
-    def saved_mixture_weights(self) -> dict[str, tuple[float, ...]]:
-        """Every mixture weight by name, for :meth:`load_mixture_weights`: as learned, and as this
-        text made it.
-        """
-        learned = self.stream_states[0].learned
-        current = {
-            learner.learned_as: share.as_floats for learner, share in self.mixture_weights.items()
-        }
-        if learned is None:
-            return current
-        kept = {learner.learned_as: share.as_floats for learner, share in learned.items()}
-        return {**kept, **{f"{name}{HERE}": numbers for name, numbers in current.items()}}
-
-    def load_mixture_weights(self, known: Mapping[str, tuple[float, ...]]) -> list[str]:
-        """Load an earlier context's shares, as far as they are learned here too.
-
-        Returns the names of those that do not fit: they are not learned here, or have another
-        number of values.
-        """
-        unused = {name: numbers for name, numbers in known.items() if not name.endswith(HERE)}
-        current: dict[Learner[Any], Learned] = {}
-        for learner, share in self.mixture_weights.items():
-            numbers = known.get(learner.learned_as, ())
-            if len(numbers) == len(share.as_floats):
-                self.mixture_weights[learner] = share.from_floats(numbers)
-                current[learner] = share.from_floats(
-                    known.get(f"{learner.learned_as}{HERE}", numbers)
-                )
-                del unused[learner.learned_as]
-        if any(name.endswith(HERE) for name in known):
-            self.update_weights({0: {**self.mixture_weights, **current}})
-        return list(unused)
-
-    @property
-    def known_ngrams(self) -> dict[str, Array]:
-        """Counts of n-grams and the last tokens of the first stream, for :meth:`recall_ngrams`."""
-        if self.ngrams is None:
-            return {}
-        return {**self.ngrams.state_dict(), "history": self.stream_states[0].history}
-
-    def recall_ngrams(self, known: Mapping[str, Array]) -> None:
+    def load_ngrams(self, known: Mapping[str, Array]) -> None:
         """Load earlier counts as the base of all counts, if there are any and this context counts
         n-grams.
-
-        Counts saved without a history go on at the beginning of a text.
         """
         if self.ngrams is not None and known:
             order = int(known["tokens"][1])
@@ -327,43 +280,81 @@ class Context:
                 )
             self.ngrams.load_state_dict(known)
             self.ngrams.mark_base()
-            if "history" in known:
-                self.stream_states[0].history = known["history"].astype(np.int64)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return all observations except the memory."""
+        """Return all observations except the memory's entries and the counts of n-grams.
+
+        Mixture weights stand under the names of what learns them.
+        """
         state = {"observed": self.observed}
         for number, stream in enumerate(self.stream_states):
-            numbers = [stream.mixture_weights[learner].as_floats for learner in self.learners]
-            mixture_weights = {
-                f"share {index}": torch.tensor(one, dtype=torch.float64)
-                for index, one in enumerate(numbers)
-            }
             kept = {
                 **stream.recent.state_dict(),
-                **mixture_weights,
                 "history": torch.from_numpy(stream.history.copy()),
+                **self._as_tensors(WEIGHTS, stream.mixture_weights),
             }
-            state |= {f"{number} {name}": tensor for name, tensor in kept.items()}
+            if stream.learned is not None:
+                kept |= self._as_tensors(LEARNED, stream.learned)
+            state |= prefixed(f"{number} ", kept)
         return state
 
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on, to the bit, after :meth:`state_dict`; call it with the same shares learned and the
-        head set.
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> list[str]:
+        """Go on after :meth:`state_dict`; call it after the head is set.
+
+        A context of the same predictors goes on to the bit. One of others takes what it uses too.
+
+        Returns:
+            Names of saved mixture weights that do not fit here: nothing learns them, or they have
+            another number of values.
         """
-        self.observed = state["observed"]
+        self.observed = state["observed"].clone()
+        unused: dict[str, None] = {}
         for number, stream in enumerate(self.stream_states):
-            kept = {
-                name.partition(" ")[2]: value
-                for name, value in state.items()
-                if name.startswith(f"{number} ")
-            }
+            kept = under(f"{number} ", state)
             stream.recent.load_state_dict(kept)
-            stream.history = kept["history"].cpu().numpy()
-            stream.mixture_weights = {
-                learner: learner.initial.from_floats(kept[f"share {index}"].tolist())
-                for index, learner in enumerate(self.learners)
-            }
+            if len(kept["history"]) == len(stream.history):
+                stream.history = kept["history"].cpu().numpy()
+            saved = under(WEIGHTS, kept)
+            stream.mixture_weights = self._from_tensors(saved)
+            if learned := under(LEARNED, kept):
+                stream.learned = self._from_tensors(learned)
+            fitting = self._as_tensors("", stream.mixture_weights)
+            for name, numbers in saved.items():
+                if name not in fitting or len(numbers) != len(fitting[name]):
+                    unused[name] = None
+        return list(unused)
+
+    def _names(self) -> dict[str, Learner[Any]]:
+        """Return what learns mixture weights, by name; a second of one name has its number in the
+        order of the predictors.
+        """
+        names: dict[str, Learner[Any]] = {}
+        for learner in self.learners:
+            name = learner.learned_as
+            number = 2
+            while name in names:
+                name = f"{learner.learned_as}, {number}"
+                number += 1
+            names[name] = learner
+        return names
+
+    def _as_tensors(
+        self, prefix: str, mixture_weights: Mapping[Learner[Any], Learned]
+    ) -> dict[str, Tensor]:
+        return {
+            f"{prefix}{name}": torch.tensor(mixture_weights[learner].as_floats, dtype=torch.float64)
+            for name, learner in self._names().items()
+        }
+
+    def _from_tensors(self, saved: Mapping[str, Tensor]) -> dict[Learner[Any], Learned]:
+        """Return mixture weights as they were saved, and initial ones where none fit."""
+        mixture_weights: dict[Learner[Any], Learned] = {}
+        for name, learner in self._names().items():
+            numbers = saved[name].tolist() if name in saved else []
+            mixture_weights[learner] = learner.initial
+            if len(numbers) == len(learner.initial.as_floats):
+                mixture_weights[learner] = learner.initial.from_floats(numbers)
+        return mixture_weights
 
     def set_head(self, head: OutputHead) -> None:
         """Take a head that learned or grew; counts grow with it, and new rows are new classes."""

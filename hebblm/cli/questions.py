@@ -129,7 +129,7 @@ def _title(when: str, text: str) -> str:
 
 
 def _visible(word: str, reader: Reader) -> str:
-    """Return a word with signs for blanks and line breaks."""
+    """Return a word with signs for spaces and line breaks."""
     vocabulary = reader.vocabulary
     if vocabulary.unknown is not None and word == vocabulary[vocabulary.start]:
         word = "\n"  # the end of line that a model of words has
@@ -138,5 +138,5 @@ def _visible(word: str, reader: Reader) -> str:
     if vocabulary.unknown is not None:
         word = word.replace(f"[{vocabulary[vocabulary.start]}]", f"[{BREAK}]")
     if word.isspace():
-        return "␣ (blank)"
+        return "␣ (space)"
     return word.replace("\n", BREAK)

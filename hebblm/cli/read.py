@@ -54,7 +54,7 @@ class ReadConfig(ReadingOptions):
             --memory.
         plugin: Python files that register your own methods, which --method then knows.
         suggest: text, e.g. "The function ": shows the words that come next, before and after
-            reading. Letters after its last blank begin the word, so that "The func" shows how the
+            reading. Letters after its last space begin the word, so that "The func" shows how the
             word goes on.
         explain: text, as for --suggest: shows why it suggests the next words, what each part of the
             method gives them, and the entries of the memory that weigh most.

@@ -98,7 +98,7 @@ class Evaluation:
         """Return one row per token or, for a model of pieces, word.
 
         Its columns: position, token, counts in training and stream so far, is_oov, the word as it
-        stands in the text with the blanks before it, the number of its pieces, losses, ranks.
+        stands in the text with the spaces before it, the number of its pieces, losses, ranks.
         """
         stream = self.scenario.stream.reported
         targets = stream.targets

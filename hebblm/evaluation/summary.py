@@ -172,7 +172,7 @@ def gains_of(
     gains = bootstrap_gains(nll, parts, bootstrap)
     larger = {name: part for name, part in parts.items() if name not in OOV_BY_OCCURRENCE}
     paired = paired_gains(nll, larger, bootstrap)
-    # gains a piece as well as a word, because a text without blanks has few words
+    # gains a piece as well as a word, because a text without spaces has few words
     if scenario.closed:
         every = {PIECES: np.ones(len(scenario.stream), dtype=np.bool_)}
         for name, of_pieces in bootstrap_gains(by_token, every, bootstrap).items():

@@ -1,4 +1,4 @@
-"""The words of a text as they stand there, each with the blanks before it, so that a page can show
+"""The words of a text as they stand there, each with the spaces before it, so that a page can show
 the text.
 """
 
@@ -15,7 +15,7 @@ NEAR = 1_000  # characters in which a word is looked for after the one before it
 
 
 def written_words(scenario: Scenario) -> list[str] | None:
-    """Return the words (U,) of a scenario's stream with their blanks; None if they cannot be joined
+    """Return the words (U,) of a scenario's stream with their spaces; None if they cannot be joined
     to a text.
     """
     stream = scenario.stream.reported
@@ -31,7 +31,7 @@ def written_words(scenario: Scenario) -> list[str] | None:
 
 
 def spaced(text: str, words: Sequence[str]) -> list[str]:
-    """Return words with the blanks before them in a text; with a single one where the text has
+    """Return words with the spaces before them in a text; with a single one where the text has
     another spelling.
     """
     spaced_words = []

@@ -194,14 +194,14 @@ def read_json(path: Path) -> Any:
     return value
 
 
-def read_record(kind: type[T], path: Path, remedy: str, schema: str | None = None) -> T:
-    """Read a JSON file of that ``schema`` as a dataclass, a msgspec struct or another type that
-    msgspec knows.
+def read_record(kind: type[T], path: Path, remedy: str, *schemas: str) -> T:
+    """Read a JSON file of one of some schemas, or of any if none is given, as a dataclass, a
+    msgspec struct or another type that msgspec knows.
     """
     value = read_json(path)
     own_schema = value.get("schema") if isinstance(value, dict) else None
-    if schema is not None and own_schema != schema:
-        raise UserError(f"{path} is not of schema {schema} but {own_schema!r:.60}; {remedy}")
+    if schemas and own_schema not in schemas:
+        raise UserError(f"{path} is not of schema {schemas[0]} but {own_schema!r:.60}; {remedy}")
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:

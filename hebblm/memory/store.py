@@ -31,12 +31,19 @@ def write_rows(stream: IO[bytes], rows: Tensor) -> None:
 class GrowingArray:
     """Rows in memory; capacity doubles when it is exhausted, so that n appends copy O(n) rows.
 
-    ``initial`` (n, ...) are not copied until the array grows.
+    ``initial`` (n, ...) are not copied until the array grows. A deep copy shares the rows until one
+    of both overwrites some of them, so that it costs nothing.
     """
 
     def __init__(self, initial: Tensor) -> None:
         self._data = initial
         self._length = len(initial)
+        self._shared = 0  # rows that another array looks at too: they are never overwritten
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> GrowingArray:
+        other = GrowingArray(self._data[: self._length])  # without room: its appends move it
+        self._shared = other._shared = self._length
+        return other
 
     def append(self, rows: Tensor) -> None:
         needed = self._length + len(rows)
@@ -44,11 +51,15 @@ class GrowingArray:
             grown = self._data.new_empty((max(needed, 2 * self._length), *self._data.shape[1:]))
             grown[: self._length] = self._data[: self._length]
             self._data = grown
+            self._shared = 0
         self._data[self._length : needed] = rows
         self._length = needed
 
     def truncate(self, length: int) -> None:
         self._length = min(self._length, length)
+        if self._length < self._shared:  # later appends would overwrite rows of a copy
+            self._data = self._data[: self._length].clone()
+            self._shared = 0
 
     def view(self) -> Tensor:
         """Return all rows without a copy; valid until the next change."""

@@ -48,7 +48,7 @@ class PieceAnswer(Answer):
     Args:
         vocabulary: of the model.
         pieces: what each piece adds to a text.
-        prompt: the prompt, whose blanks and letters the first pieces write again.
+        prompt: the prompt, whose spaces and letters the first pieces write again.
         begins: whether a text begins with the first piece.
         before: bytes at the end of the prompt that begin a character.
     """
@@ -66,7 +66,7 @@ class PieceAnswer(Answer):
     ) -> None:
         super().__init__(vocabulary)
         self._pieces, self._prompt, self._before = pieces, prompt, before
-        self._begins = begins and pieces.blank_first
+        self._begins = begins and pieces.space_first
 
     def text(self, drawn: Sequence[int]) -> str:
         return self.added(whole_characters(self._data(drawn)))
@@ -93,7 +93,7 @@ class WordAnswer(Answer):
     Args:
         vocabulary: of the model.
         last: id of the last token before the answer.
-        prompt: the prompt, whose blanks and letters the first word writes again.
+        prompt: the prompt, whose spaces and letters the first word writes again.
     """
 
     def __init__(self, vocabulary: Vocabulary, last: int, prompt: Prompt) -> None:
@@ -106,7 +106,7 @@ class WordAnswer(Answer):
         text = (
             whole[len(before) :] if whole.startswith(before) else f" {self.vocabulary.join(drawn)}"
         )
-        if self._prompt.blanks or self._prompt.typed:
+        if self._prompt.spaces or self._prompt.typed:
             text = text.lstrip(" ")[len(self._prompt.typed) :]
         return text
 

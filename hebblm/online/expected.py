@@ -24,13 +24,13 @@ class Suggestion(_Suggested):
     """A word that may come next; it unpacks as word, probability and unadapted.
 
     Args:
-        word: the word, without blanks and without punctuation that follows it.
+        word: the word, without spaces and without punctuation that follows it.
         probability: its probability after adaptation; where letters are typed, among the words that
             begin with them.
         unadapted: its probability under the trained base, with rows of zeros for new words.
-        insert_text: what to insert after the context and the typed letters, with the blank before
+        insert_text: what to insert after the context and the typed letters, with the space before
             the word if it needs one. None for the word itself.
-        ends: whether the word ends there; False for a run of letters in a script without blanks.
+        ends: whether the word ends there; False for a run of letters in a script without spaces.
     """
 
     insert_text: str

@@ -3,7 +3,7 @@ them.
 
 A tokenizer cuts ``Grabbit`` and ``Gra`` in different places, so that no model has seen the pieces
 of ``Gra`` go on with ``bbit``. The model is asked at the last place where every tokenizer cuts,
-before the blank of the word, and what it expects there is narrowed to texts that begin with the
+before the space of the word, and what it expects there is narrowed to texts that begin with the
 letters.
 """
 
@@ -22,7 +22,7 @@ from hebblm.text.piece_texts import PieceTexts
 from hebblm.text.word_ends import is_unspaced
 
 _LETTERS = re.compile(r"\S*\Z")
-_BLANKS = re.compile(r"[^\S\n]*\Z")
+_SPACES = re.compile(r"[^\S\n]*\Z")
 MOST_ROWS = 256  # beginnings of the letters that a model reads
 
 
@@ -30,27 +30,27 @@ class Prompt(NamedTuple):
     """A prompt, cut before the word that is being typed.
 
     Args:
-        context: the text before the word and the blanks before it.
-        blanks: those blanks.
+        context: the text before the word and the spaces before it.
+        spaces: those spaces.
         typed: the letters typed so far.
     """
 
     context: str
-    blanks: str
+    spaces: str
     typed: str
 
     @classmethod
     def of(cls, context: str, typed: str = "") -> Prompt:
         """Return the prompt of a context and the letters after it."""
-        blanks = _BLANKS.search(context)
-        assert blanks is not None
-        return cls(context[: blanks.start()], blanks[0], typed)
+        spaces = _SPACES.search(context)
+        assert spaces is not None
+        return cls(context[: spaces.start()], spaces[0], typed)
 
     @classmethod
     def split(cls, text: str) -> Prompt:
         """Return the prompt of a text whose last word is being typed.
 
-        In a script without blanks every letter may end a word, so that none of them counts as
+        In a script without spaces every letter may end a word, so that none of them counts as
         typed. Nor does punctuation that stands alone.
         """
         letters = _LETTERS.search(text)
@@ -61,34 +61,34 @@ class Prompt(NamedTuple):
                 begin = letters.start() + letters[0].rindex(grapheme) + len(grapheme)
         return cls.of(text[:begin], text[begin:])
 
-    def place(self, before: str, *, blank_first: bool = False) -> Place:
+    def place(self, before: str, *, space_first: bool = False) -> Place:
         """Return where the word is expected.
 
         Args:
             before: the text before the prompt, or its end.
-            blank_first: whether the tokenizer puts a blank before a text.
+            space_first: whether the tokenizer puts a space before a text.
         """
         before += self.context
         fresh = not before or before[-1].isspace()
-        blanks = self.blanks or (" " if blank_first and not before and self.typed else "")
-        if blanks or (fresh and self.typed):
-            return Place((blanks + self.typed).encode(), len(blanks.encode()))
-        if self.typed:  # the context may lack the blank before them
+        spaces = self.spaces or (" " if space_first and not before and self.typed else "")
+        if spaces or (fresh and self.typed):
+            return Place((spaces + self.typed).encode(), len(spaces.encode()))
+        if self.typed:  # the context may lack the space before them
             return Place(self.typed.encode(), stripped=True)
         return Place(new=not fresh, unspaced=bool(before) and is_unspaced(before[-1]))
 
 
 def split_typed(text: str) -> tuple[str, str]:
     """Return a text up to the word at its end, and the letters of that word."""
-    context, blanks, typed = Prompt.split(text)
-    return context + blanks, typed
+    context, spaces, typed = Prompt.split(text)
+    return context + spaces, typed
 
 
 def rest_of(text: str, prompt: Prompt) -> str:
-    """Return a text that begins with the blanks and letters of a prompt without these."""
-    if prompt.typed and not prompt.blanks:
+    """Return a text that begins with the spaces and letters of a prompt without these."""
+    if prompt.typed and not prompt.spaces:
         text = text.lstrip(" \t")
-    return text[len(prompt.blanks + prompt.typed) :]
+    return text[len(prompt.spaces + prompt.typed) :]
 
 
 def spelled(

@@ -234,12 +234,20 @@ class OnlineSession(Generic[S]):
             state |= prefixed(f"context {number}: ", context.state_dict())
         return state
 
-    def load_state_dict(self, state: State) -> None:
-        """Go on, to the bit, from :meth:`state_dict`; call this only just after construction."""
+    def load_state_dict(self, state: State) -> list[str]:
+        """Go on from :meth:`state_dict`; call this only just after construction.
+
+        A session of the same predictors goes on to the bit. One of others takes what it uses too.
+
+        Returns:
+            Names of saved mixture weights that nothing here learns.
+        """
         self.source.load_state_dict(under("base: ", state))
+        unused: list[str] = []
         for number, context in enumerate(self.contexts):
             context.set_head(self.source.head)
-            context.load_state_dict(under(f"context {number}: ", state))
+            unused += context.load_state_dict(under(f"context {number}: ", state))
+        return unused
 
 
 class SessionAdapter:

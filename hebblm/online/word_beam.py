@@ -34,11 +34,11 @@ class Place:
     """Where words are expected: what stands before it, and the letters that they begin with.
 
     Args:
-        target: bytes that the text begins with: blanks before the word, and its typed letters.
+        target: bytes that the text begins with: spaces before the word, and its typed letters.
         given: first bytes of the target that are not a part of the word.
-        stripped: whether blanks before the letters of the target are left open.
+        stripped: whether spaces before the letters of the target are left open.
         new: whether a word must not go on with the letters before the place.
-        unspaced: whether the letter before the place is of a script without blanks.
+        unspaced: whether the letter before the place is of a script without spaces.
     """
 
     target: bytes = b""
@@ -110,7 +110,7 @@ class _Word:
     adapted: float = 0.0
     base: float = 0.0
     first: dict[int, float] = field(default_factory=dict)  # by first piece
-    ways: dict[str, float] = field(default_factory=dict)  # by text, with the blanks before the word
+    ways: dict[str, float] = field(default_factory=dict)  # by text, with the spaces before the word
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class FoundWords:
 class WordSearch:
     """Search of the most probable words at a place.
 
-    A word ends before a blank, a line break or the end of the text. Its probability is the product
+    A word ends before a space, a line break or the end of the text. Its probability is the product
     of its pieces', times that of such an end. Ways to write the same word add up, and so do forms
     that differ only in punctuation that follows. Where letters are given, all probabilities are
     those among the texts that begin with them.
@@ -422,7 +422,7 @@ class WordSearch:
                 self._add(word.text, text.text, start, adapted, base, ends)
                 allowed = allowed & ~ends
         if place.new and not start.ids:
-            open_ = pieces.blanks | pieces.unspaced | pieces.incomplete
+            open_ = pieces.spaces | pieces.unspaced | pieces.incomplete
             allowed = allowed & (torch.ones_like(open_) if place.unspaced else open_)
         allowed_mass = torch.where(allowed, adapted, 0.0)
         kept = allowed_mass.topk(min(KEPT, len(allowed_mass)))
@@ -516,7 +516,7 @@ def words_ahead(
 ) -> FoundWords:
     """Return the n most probable words at a place; see :class:`WordSearch`.
 
-    In a script without blanks a word is a run of graphemes that goes on while what follows is
+    In a script without spaces a word is a run of graphemes that goes on while what follows is
     likelier than not; a dictionary, where one is installed, then says where the first word of the
     run ends.
     """
@@ -530,7 +530,7 @@ MAX_RUN = 16  # graphemes
 
 
 def _run(expect: Expect, pieces: PieceTexts, first: Expected) -> Expected:
-    """Return a grapheme of a script without blanks with those that follow it more likely than
+    """Return a grapheme of a script without spaces with those that follow it more likely than
     not.
     """
     if not is_unspaced(first.suggestion.word):

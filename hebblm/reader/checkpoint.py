@@ -13,7 +13,7 @@ from torch import Tensor
 from hebblm.errors import UserError
 from hebblm.io.files import atomic_path, check_own, read_record, recover, sha256, write_json
 from hebblm.io.locks import file_lock
-from hebblm.io.tensors import prefixed, read_tensors, under, write_tensors
+from hebblm.io.tensors import read_tensors, write_tensors
 from hebblm.memory import AnyMemory, load_memory, save_memory
 from hebblm.memory.ngrams import Array
 from hebblm.memory.persistence import NAME as MANIFEST
@@ -21,26 +21,27 @@ from hebblm.memory.persistence import Owner, SourceText, read_about, read_ngrams
 from hebblm.models.base import State
 from hebblm.reader.config import ReaderConfig, Setting
 from hebblm.reader.history import FirstMemory, History, read_record_of, texts_of, write_record
+from hebblm.reader.older import OLDER_SCHEMA, session_state
 from hebblm.text.fitting import Chosen
 
-SCHEMA, KIND = "hebblm-reader/1", "hebblm-place"
+SCHEMA, KIND = "hebblm-reader/2", "hebblm-place"
 READER = "reader.json"
 PLACE = "place.safetensors"
 MEMORY = "memory"
 TEXTS = "texts.jsonl"
-WEIGHT = "weight."
-"""Prefix of the names of weights in the file of the place."""
+LAST = "last"
+"""Name of the last token in the file of the place, beside the session's state."""
 
 
 class _ReaderRecord(ReaderConfig, frozen=True, kw_only=True):
     """Further keys of :data:`READER`; earlier versions did not write those with a default."""
 
+    schema: str
     words: list[str]
     place_sha256: str
     memory_sha256: str = ""
-    mixture_weights: dict[str, tuple[float, ...]] = msgspec.field(
-        name="shares", default_factory=dict
-    )
+    # in older files alone
+    shares: dict[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
     tokenizer: Chosen | None = "own"
     texts: list[SourceText] | None = None
     texts_sha256: str | None = None
@@ -52,21 +53,11 @@ class ReaderState:
 
     memory: AnyMemory | None = None
     words: tuple[str, ...] = ()  # new ones, in the order of their first occurrence
-    state: State | None = None  # of the base after the last token
+    session: State | None = None  # after the last token; None if there is a memory alone
     # (1,) the last token read
     last: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.int64))
-    # (V,) how often each was read
-    observed: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
-    recent: tuple[Tensor, Tensor] = field(
-        default_factory=lambda: (torch.zeros(0, 0), torch.zeros(0))
-    )  # (W, D), (W,)
-    mixture_weights: Mapping[str, tuple[float, ...]] = field(
-        default_factory=dict
-    )  # learned shares, by name
     # counts; empty if no method uses them
     ngrams: Mapping[str, Array] = field(default_factory=dict)
-    # that learned; empty if the base stays as trained
-    weights: Mapping[str, Tensor] = field(default_factory=dict)
     splitting: Chosen | None = None  # of the texts; None before the first one
     config: ReaderConfig = field(default_factory=ReaderConfig)
     record: History = field(default_factory=History)
@@ -97,36 +88,20 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) ->
     """
     check_free(folder)
     assert known.memory is not None, "a reader has a memory"
-    assert known.state is not None, "a reader has a place"
-    mixture_weights = torch.tensor(
-        [share for kept in known.mixture_weights.values() for share in kept]
-    )
-    for learned in (
-        mixture_weights,
-        *known.weights.values(),
-        *known.state.values(),
-        known.recent[0],
-    ):
+    assert known.session is not None, "a reader has a place"
+    for learned in known.session.values():
         if learned.is_floating_point() and not learned.isfinite().all():
             raise UserError(
                 f"what {known.config.method} learned is no longer finite, so no reader could go on "
                 f"from {folder}; "
                 "read the text again, with lower learning rates"
             )
-    place = {
-        "last": known.last,
-        "observed": known.observed,
-        "recent.keys": known.recent[0],
-        "recent.labels": known.recent[1],
-        **{f"state.{name.replace(' ', '.')}": tensor for name, tensor in known.state.items()},
-        **prefixed(WEIGHT, known.weights),
-    }
     with (
         file_lock(folder, "this memory", wait=False, again=True),
         atomic_path(folder, directory=True) as temporary,
     ):
         save_memory(known.memory, temporary / MEMORY, **owner, ngrams=known.ngrams)
-        write_tensors(temporary / PLACE, place, KIND)
+        write_tensors(temporary / PLACE, {LAST: known.last, **known.session}, KIND)
         write_record(temporary / TEXTS, known.record)
         write_json(
             temporary / READER,
@@ -135,7 +110,6 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) ->
                 **msgspec.structs.asdict(known.config),
                 "texts": texts_of(known.record),
                 "known": classes,
-                "shares": dict(known.mixture_weights),
                 "words": list(known.words),
                 "tokenizer": known.splitting,
                 "place_sha256": sha256(temporary / PLACE),
@@ -164,7 +138,9 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
             config=ReaderConfig(settings=_counted(ngrams), model=about.get("model")),
             record=History(_base(folder, MANIFEST, about.get("texts"))),
         )
-    document = read_record(_ReaderRecord, folder / READER, "read the text again", SCHEMA)
+    document = read_record(
+        _ReaderRecord, folder / READER, "read the text again", SCHEMA, OLDER_SCHEMA
+    )
     tensors, _ = read_tensors(folder / PLACE, KIND, "read the text again")
     for path, written in (
         (folder / PLACE, document.place_sha256),
@@ -176,28 +152,28 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
     place = {name: value.to(device) for name, value in tensors.items()}
     ngrams = read_ngrams(folder / MEMORY)
     settings = {**_counted(ngrams), **document.settings}
-    state = {name.replace(".", " "): tensor for name, tensor in under("state.", place).items()}
+    last = place.pop(LAST)
+    if document.schema == OLDER_SCHEMA:
+        place = session_state(place, document.shares, ngrams)
+    if document.texts_sha256 is None:
+        record = History(_base(folder, READER, document.texts))
+    else:
+        record = read_record_of(folder / TEXTS)
     return ReaderState(
         remembered(folder / MEMORY),
-        tuple(document.words),
-        state,
-        place["last"],
-        place["observed"],
-        (place["recent.keys"], place["recent.labels"]),
-        document.mixture_weights,
-        ngrams,
-        under(WEIGHT, place),
-        document.tokenizer,
-        ReaderConfig(
+        words=tuple(document.words),
+        session=place,
+        last=last,
+        ngrams=ngrams,
+        splitting=document.tokenizer,
+        config=ReaderConfig(
             method=document.method,
             k=document.k,
             update_every=document.update_every,
             settings=settings,
             model=document.model,
         ),
-        History(_base(folder, READER, document.texts))
-        if document.texts_sha256 is None
-        else read_record_of(folder / TEXTS),
+        record=record,
     )
 
 

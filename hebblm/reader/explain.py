@@ -190,7 +190,7 @@ def _remembered(
     entry: int, weight: float, written: WrittenText, vocabulary: Vocabulary
 ) -> MemoryEntry:
     before, after = (vocabulary.join(ids.tolist()) for ids in written.around(entry, AROUND))
-    if vocabulary.grows:  # tokens are words, without the blanks between them
+    if vocabulary.grows:  # tokens are words, without the spaces between them
         before, after = f"{before} " if before else "", f" {after}" if after else ""
     document = int(written.documents[entry])
     known = document >= 0
@@ -264,8 +264,8 @@ def explanation_tables(
 def _marked(entry: MemoryEntry) -> str:
     """Return the text around an entry, with its word or first piece in brackets."""
     core = entry.word.strip() or entry.word
-    blank = entry.word[: entry.word.index(core)]
-    return f"{entry.before}{blank}[{core}]{entry.after}"
+    space = entry.word[: entry.word.index(core)]
+    return f"{entry.before}{space}[{core}]{entry.after}"
 
 
 def _place(entry: MemoryEntry) -> str:

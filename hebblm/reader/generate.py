@@ -221,8 +221,8 @@ def _start(
         return whole_text
     prompt, pieces = Prompt.split(text), session.pieces
     ids = session.ids(prompt.context if pieces is not None else text.removesuffix(prompt.typed))
-    blank_first = pieces is not None and pieces.blank_first
-    place = prompt.place(session.text_before(), blank_first=blank_first)
+    space_first = pieces is not None and pieces.space_first
+    place = prompt.place(session.text_before(), space_first=space_first)
     if not place.target or (pieces is None and not prompt.typed):
         return _Start(prompt, ids, ())
     temperature = wanted.sampling.temperature

@@ -24,7 +24,7 @@ Texts = Sequence[Text] | Mapping[str, Text]
 Progress = Callable[[int, int], None] | None
 """A function of (tokens done, all tokens), called after each interval, or None."""
 UNFIT = ("Cc", "Cs", "Zl", "Zp")
-"""Categories of the characters that no name has; blanks and joiners of all kinds may stand in the
+"""Categories of the characters that no name has; spaces and joiners of all kinds may stand in the
 name of a file.
 """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -27,7 +26,6 @@ from hebblm.reader.generate import Wanted, complete, generate
 from hebblm.reader.history import (
     Journal,
     LearnedDocument,
-    OpenText,
     ReaderOpened,
     documents,
     laid_out,
@@ -39,7 +37,6 @@ from hebblm.reader.inputs import (
     Text,
     Texts,
     are_documents,
-    encoded_documents,
     encoded_text,
     followed,
     known_ids,
@@ -50,6 +47,7 @@ from hebblm.reader.inputs import (
 )
 from hebblm.reader.own_text import TextStart
 from hebblm.reader.predict import predict, text_log_probs, token_losses
+from hebblm.reader.reading import TextInParts, read_documents
 from hebblm.reader.replay import check_still, read_again, without_documents, without_word
 from hebblm.reader.rerank import RankedText, rank
 from hebblm.reader.scores import Scores
@@ -57,7 +55,7 @@ from hebblm.reader.session import ReaderSession
 from hebblm.reader.suggest import suggest
 from hebblm.runtime.turns import turn
 from hebblm.text.fitting import Chosen, tell_loss
-from hebblm.text.vocabulary import Encoded, Vocabulary
+from hebblm.text.vocabulary import Vocabulary
 
 DEFAULT_SAMPLING = Sampling()
 
@@ -179,7 +177,7 @@ class Reader:
         Documents share memory and counts. Each is read from its beginning, with its own state and
         window: the reader predicts and scores an interval of all of them, then learns from it in
         their order. Afterwards it stands at the beginning of a text, with the window of the last
-        document. The first string decides how all texts are split into words: at blanks, or at
+        document. The first string decides how all texts are split into words: at spaces, or at
         punctuation too where that fits the model's own text. The reader prints that choice.
 
         A text goes on from the one before if both have the same name, or no name; another name
@@ -207,23 +205,22 @@ class Reader:
         """
         with turn(self), followed(progress) as report:
             if isinstance(text, Mapping) or are_documents(text):
-                documents_read = self._read_documents(
-                    *named(cast(Texts, text), name), learn, report
+                names, texts = named(cast(Texts, text), name)
+                several = read_documents(
+                    self.session, self.journal, names, texts, learn=learn, progress=report
                 )
-                self._tell_loss(documents_read)
-                return documents_read
-            return self._read_text(cast(Text, text), learn, report, name_of(name))
-
-    def _read_text(
-        self, text: Text, learn: bool, report: Callable[[int, int], None], name: str
-    ) -> Scores:
-        with self._without_rowless_words():
-            encoded, size = encoded_text(self.vocabulary, text, include=learn)
-            reading = self._begin(name, learn, text if isinstance(text, str | Spelled) else None)
-            scores = self._read_on(encoded, size, learn, report, reading)
-        reading.end()
-        self._tell_loss([scores])
-        return scores
+                self._tell_loss(several)
+                return several
+            given = cast(Text, text)
+            kept = given if isinstance(given, str | Spelled) else None
+            reading = TextInParts(name_of(name), learn, kept, report)
+            scores = reading.read(
+                self.session, self.journal, partial(encoded_text, text=given, include=learn)
+            )
+            assert scores is not None, "a text is a part"
+            reading.end()
+            self._tell_loss([scores])
+            return scores
 
     def read_pieces(
         self,
@@ -238,7 +235,7 @@ class Reader:
         held at once.
 
         An interval can span several pieces. Each piece is tokenized alone. That gives the tokens of
-        the whole text if words are split at blanks and pieces end with a line or before a blank. A
+        the whole text if words are split at spaces and pieces end with a line or before a space. A
         tokenizer that looks further may split a word differently there.
 
         Args:
@@ -257,35 +254,20 @@ class Reader:
         Raises:
             UserError: as for :meth:`read`, or one string instead of pieces.
         """
-        report, name = reported(progress), name_of(name)
         most = None if max_tokens is None else whole_number("max_tokens", max_tokens)
         intervals = Intervals(self.update_every, include=learn, most=most)
-        reading: OpenText | None = None
-
-        def read(take: Callable[[Vocabulary], tuple[Encoded, int] | None]) -> Scores | None:
-            nonlocal reading
-            with self._without_rowless_words():
-                if (part := take(self.vocabulary)) is None:
-                    return None
-                reading = reading or self._begin(name, learn, intervals.texts)
-                if not self.journal.reads(reading):
-                    raise UserError(
-                        "another text was read before this one was finished; read one text after "
-                        "the other"
-                    )
-                return self._read_on(*part, learn, report, reading)
-
+        reading = TextInParts(name_of(name), learn, intervals.texts, reported(progress))
         # other threads may ask while the text comes, and between its parts
         for piece in pieces_of(pieces):
             with turn(self):
-                scores = read(partial(intervals.after, piece))
+                scores = reading.read(self.session, self.journal, partial(intervals.after, piece))
             if scores is not None:
                 yield scores
             if intervals.full:
                 break
         with turn(self):
-            scores = read(intervals.rest)
-            if reading is not None and (most is None or len(reading.tokens) < most):
+            scores = reading.read(self.session, self.journal, intervals.rest)
+            if most is None or reading.tokens < most:
                 reading.end()
         if scores is not None:
             yield scores
@@ -297,95 +279,10 @@ class Reader:
             self._told_of_loss = True
             tell_loss("this text", lost, sum(score.bytes for score in scores))
 
-    def _begin(self, name: str, learn: bool, text: str | list[str] | Spelled | None) -> OpenText:
-        """Record that a text is read now, from its beginning unless it goes on."""
-        if not self.journal.goes_on(name):
-            self.session.begin_text()
-        elif learn:
-            self.session.context.restore_learned_weights()
-        reading = OpenText(name, learn, self.journal.now(), text)
-        self.journal.begin([reading], len(self.session.base.head.weight), together=False)
-        return reading
-
-    def _read_on(
-        self,
-        encoded: Encoded,
-        size: int,
-        learn: bool,
-        progress: Callable[[int, int], None],
-        reading: OpenText,
-    ) -> Scores:
-        ids, before = encoded.ids, len(reading.tokens)
-
-        def moved(done: int, total: int) -> None:
-            reading.tokens.extend(ids[len(reading.tokens) - before : done])
-            progress(done, total)
-
-        scores = self.session.read([encoded], [size], moved, learn=learn)[0]
-        reading.bytes += size
-        return scores
-
-    def _read_documents(
-        self,
-        names: Sequence[str],
-        texts: Sequence[Text],
-        learn: bool,
-        progress: Callable[[int, int], None],
-    ) -> list[Scores]:
-        if not len(texts):
-            return []
-        if self.uses_dynamic_base and len(texts) > 1:
-            raise UserError(
-                f"{self.method} learns from one text at a time, not from {len(texts)} documents "
-                "side by side; read them one after the other"
-            )
-        with self._without_rowless_words():
-            return self._read_as_batch(names, texts, learn, progress)
-
-    def _read_as_batch(
-        self,
-        names: Sequence[str],
-        texts: Sequence[Text],
-        learn: bool,
-        progress: Callable[[int, int], None],
-    ) -> list[Scores]:
-        encoded, sizes = encoded_documents(self.vocabulary, texts, self.update_every, include=learn)
-        self.session.begin_text()
-        readings = []
-        for name, text in zip(names, texts, strict=True):
-            kept = text if isinstance(text, str | Spelled) else None
-            readings.append(OpenText(name, learn, self.journal.now(), kept))
-        self.journal.begin(readings, len(self.session.base.head.weight), together=True)
-
-        def moved(done: int, total: int) -> None:
-            for reading, text in zip(readings, encoded, strict=True):
-                at = len(reading.tokens)
-                reading.tokens.extend(text.ids[at : at + self.update_every])
-            progress(done, total)
-
-        try:
-            with self.session.as_batch(len(texts)) as session:
-                losses = session.read(encoded, sizes, moved, learn=learn)
-            for reading, size in zip(readings, sizes, strict=True):
-                reading.bytes = size
-                reading.end()
-        finally:
-            self.journal.began()  # what follows these texts is another one
-        return losses
-
     @property
     def _beginning(self) -> TextStart | None:
         """The beginning of a text, if the reader stands at one."""
         return TextStart(self.session) if self.journal.begins else None
-
-    @contextmanager
-    def _without_rowless_words(self) -> Iterator[None]:
-        """Remove the words that have no row yet if reading is interrupted."""
-        try:
-            yield
-        except BaseException:  # Ctrl-C too: a word without a row cannot be predicted
-            self.vocabulary.exclude(len(self.session.base.head.weight))
-            raise
 
     def predict(
         self, hidden: Tensor, texts: Sequence[Sequence[int]] | None = None
@@ -458,16 +355,16 @@ class Reader:
         At the beginning of a text the context itself shows how far to trust each part of the
         method.
 
-        A word ends before a blank or a line break. Forms that differ only in punctuation that
+        A word ends before a space or a line break. Forms that differ only in punctuation that
         follows are one word. A model of pieces finds whole words by a search that ends when no
-        other word can belong to the list. In a script without blanks, words are those of ICU's
+        other word can belong to the list. In a script without spaces, words are those of ICU's
         dictionaries if ``icu4py`` is installed, else runs of characters.
 
         Args:
             context: text after the present place, read for this call only. Its last word is
                 complete.
             n: number of words; ``<unk>`` is not a word and is left out.
-            typed: first letters of the word, which follow the context and its blank.
+            typed: first letters of the word, which follow the context and its space.
             budget: most beginnings of words that a model of pieces follows; None for as many as it
                 takes.
             least: a model of pieces leaves out words that are less probable than this.
@@ -480,7 +377,7 @@ class Reader:
 
         Raises:
             UserError: n or budget below 1, ``least`` that is no probability below 1, a context or
-                letters that are not a string, or a blank among the letters.
+                letters that are not a string, or a space among the letters.
         """
         with turn(self):
             return suggest(
@@ -545,7 +442,7 @@ class Reader:
         learns nothing.
 
         The answer follows the prompt directly: the two joined are the whole text. The letters after
-        the prompt's last blank may be the beginning of a longer word, which the answer then goes on
+        the prompt's last space may be the beginning of a longer word, which the answer then goes on
         with.
 
         Args:
@@ -673,7 +570,7 @@ class Reader:
 
         Args:
             alternatives: texts; "" says that nothing follows.
-            before: the text directly before each, with the blank at its end; it goes on from what
+            before: the text directly before each, with the space at its end; it goes on from what
                 was read.
             prior: another score of each, higher for better, such as a recogniser's; None for no
                 such score.
@@ -717,7 +614,7 @@ class Reader:
 
         Args:
             names: the documents' names; "" stands for all text without a name.
-            word: a word to forget instead, without blanks; in capital and small letters, not within
+            word: a word to forget instead, without spaces; in capital and small letters, not within
                 another word.
             replay: True is needed where the base learned from the texts as well.
             progress: called after each interval with the number of tokens done and the number of

@@ -94,7 +94,7 @@ def without_documents(record: History, names: Sequence[str]) -> History:
 def without_word(record: History, word: str, vocabulary: Vocabulary) -> History:
     """Return a record as if a word had been struck out of every text before it was read."""
     if not isinstance(word, str) or not word or any(letter.isspace() for letter in word):
-        raise UserError(f"word = {word!r:.60} is not a single word; give one without blanks")
+        raise UserError(f"word = {word!r:.60} is not a single word; give one without spaces")
     if record.base is not None:
         raise UserError(
             f"a word cannot be taken out of {record.base.folder}, with which this reader began; "

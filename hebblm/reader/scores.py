@@ -63,7 +63,7 @@ class Scores:
         """Return the losses of whole words, each the sum of its pieces' losses; a word with a new
         piece is new.
 
-        Words are separated by blanks, and line breaks are words, whatever the tokenizer does. A
+        Words are separated by spaces, and line breaks are words, whatever the tokenizer does. A
         piece of several words gives each an equal part of its loss.
         """
         if self.words is None:

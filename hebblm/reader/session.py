@@ -79,7 +79,6 @@ class ReaderSession:
         vocabulary.include(saved.words)
         self.base.grow(len(vocabulary.words))
         saved.check_labels(len(self.base.head.weight), memory)
-        self.base.load_weights(saved.weights)
         self._text_start = self.base.stream_state()
         self.last = torch.tensor([vocabulary.start], device=device)  # (1,) the last token read
         self.source = TextSource(self.base, UnknownVocabulary(vocabulary.unknown))
@@ -105,37 +104,31 @@ class ReaderSession:
     def _load(self, saved: ReaderState, memory: object) -> None:
         """Go on from the state of a saved reader, as far as there is one."""
         context = self.context
-        if saved.state is not None:
-            self.base.load_stream_state(saved.state)
-            self.last = saved.last
-            context.recall(saved.observed, *saved.recent)
-        elif saved.memory is not None:  # a memory alone: each of its entries was read once
-            context.observed = saved.memory.counts(len(self.vocabulary))
-        context.recall_ngrams(saved.ngrams)
-        if unused := context.load_mixture_weights(saved.mixture_weights):
+        context.load_ngrams(saved.ngrams)
+        if saved.session is None:
+            if saved.memory is not None:  # a memory alone: each of its entries was read once
+                context.observed = saved.memory.counts(len(self.vocabulary))
+            context.begin()
+            return
+        self.last = saved.last
+        if unused := self.online.load_state_dict(saved.session):
             log(
                 f"{memory} holds learned shares that {self.method} does not use here: "
                 f"{'; '.join(unused)}"
             )
-        if saved.state is None:
-            context.begin()
 
     def state(self, config: OpenedConfig, record: History) -> ReaderState:
-        """Return the state to save: by names, so that a reader of another method can go on."""
-        context, rows = self.context, len(self.base.head.weight)
+        """Return the state to save, from which a reader of another method can go on too."""
+        rows, ngrams = len(self.base.head.weight), self.context.ngrams
         return ReaderState(
             self.memory,
-            tuple(self.vocabulary.words[: rows - self.vocabulary.known]),
-            self.base.stream_state(),
-            self.last,
-            context.observed,
-            context.recent.latest(context.window),
-            context.saved_mixture_weights,
-            context.known_ngrams,
-            self.base.weights(),
-            self.vocabulary.splitting,
-            config,
-            record,
+            words=tuple(self.vocabulary.words[: rows - self.vocabulary.known]),
+            session=self.online.state_dict(),
+            last=self.last,
+            ngrams={} if ngrams is None else ngrams.state_dict(),
+            splitting=self.vocabulary.splitting,
+            config=config,
+            record=record,
         )
 
     @property

@@ -68,7 +68,7 @@ def expected_words(
         check_text(text)
     if any(letter.isspace() for letter in typed):
         raise UserError(
-            f"typed = {typed!r:.60} holds a blank; give the letters of one word, and the rest as "
+            f"typed = {typed!r:.60} holds a space; give the letters of one word, and the rest as "
             "context"
         )
     prompt, pieces = Prompt.of(context, typed), session.pieces
@@ -76,7 +76,7 @@ def expected_words(
     answer = session.answer(prompt, ids)
     with standing_after(session, ids, beginning) as (batch, following):
         if pieces is not None:
-            place = prompt.place(session.text_before(), blank_first=pieces.blank_first)
+            place = prompt.place(session.text_before(), space_first=pieces.space_first)
             search = words_ahead(following, pieces, n, place, effort)
             words = [_inserted(word, prompt, answer) for word in search.words]
             return batch, replace(search, words=words)
@@ -95,9 +95,9 @@ def expected_words(
 
 def _inserted(expected: Expected, prompt: Prompt, answer: Answer) -> Expected:
     """Return an expected word with the text that it adds to a prompt, in place of the text after
-    the blanks.
+    the spaces.
     """
-    word, text = expected.suggestion, prompt.blanks + expected.suggestion.insert_text
+    word, text = expected.suggestion, prompt.spaces + expected.suggestion.insert_text
     if isinstance(answer, PieceAnswer):
         text = answer.added(text)
     return Expected(Suggestion(*word, text, ends=word.ends), expected.rest)

@@ -180,7 +180,7 @@ def write(line: str, console: Console) -> None:
 
 
 def _wrapped(line: str, width: int) -> str:
-    """Wrap a line and indent the lines after the first; text without a blank, such as a path, stays
+    """Wrap a line and indent the lines after the first; text without a space, such as a path, stays
     whole.
     """
     indent = " " * (len(line) - len(line.lstrip()) + 2)

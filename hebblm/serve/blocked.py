@@ -49,7 +49,7 @@ class BlockedWords:
         words = [*words]
         for word in words:
             if not word or any(map(str.isspace, word)):
-                raise UserError(f"{word!r:.60} is not a word; give one without blanks")
+                raise UserError(f"{word!r:.60} is not a word; give one without spaces")
         folded = {word.casefold() for word in words}
         with self._lock:
             kept = [word for word in self.words if word.casefold() not in folded]

@@ -207,7 +207,7 @@ class Suggest(Body, kw_only=True):
 
     Args:
         prefix: text before the word; its last word is complete, unless ``typed`` is None.
-        typed: letters of the word so far; None for those after the last blank of ``prefix``.
+        typed: letters of the word so far; None for those after the last space of ``prefix``.
         n: number of words.
         budget: most beginnings of words that a model of pieces follows.
         least: probability below which a model of pieces does not look for words.

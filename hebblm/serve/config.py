@@ -111,7 +111,7 @@ def read_key(path: Path) -> str:
         raise UserError(f"the key in {path} cannot be read ({error}); write one line") from error
     if len(key) < LEAST_KEY or not key.isascii() or any(map(str.isspace, key)):
         raise UserError(
-            f"the key in {path} must have at least {LEAST_KEY} letters or digits and no blanks; "
+            f"the key in {path} must have at least {LEAST_KEY} letters or digits and no spaces; "
             "for example: openssl rand -hex 24"
         )
     return key

@@ -27,7 +27,7 @@ def texts_of(session: ReaderSession, ids: Sequence[int]) -> list[str]:
     texts = [decoder.decode(pieces.data[index]) for index in ids]
     if texts:
         texts[-1] += decoder.decode(b"", final=True) if len(texts) == len(ids) else ""
-        if pieces.blank_first and texts[0].startswith(" "):
+        if pieces.space_first and texts[0].startswith(" "):
             texts[0] = texts[0].removeprefix(" ")
     return texts
 

@@ -288,7 +288,7 @@ class Beginning(NamedTuple):
     # those of them that would have to be spelled: of a new word that can be told from others its
     # first occurrence, of an unknown one each
     spelling: int
-    lost: int  # those that the tokens do not give back, such as blanks and capitals, at least
+    lost: int  # those that the tokens do not give back, such as spaces and capitals, at least
 
 
 def measure_beginning(

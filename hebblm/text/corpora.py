@@ -93,7 +93,7 @@ class Corpus:
 
     @property
     def tokenised(self) -> bool:
-        """Whether its lines are tokens already: each begins and ends with a blank that no model
+        """Whether its lines are tokens already: each begins and ends with a space that no model
         sees.
         """
         return self.provenance.get("kind") == "files"

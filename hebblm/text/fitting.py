@@ -38,7 +38,7 @@ def fitting(
 ) -> Tokenizer:
     """Choose the tokeniser for a text, and print a line if it is not the dictionary's own.
 
-    A dictionary whose text came with blanks between words and punctuation does not have
+    A dictionary whose text came with spaces between words and punctuation does not have
     ``reason,``. If Moses' rules leave less than three quarters of the unknown words, they are used.
     """
     if asked != "auto":
@@ -55,7 +55,7 @@ def fitting(
     log(
         f"{name} is split at punctuation as well: {100 * split:.1f} % of its tokens are unknown to "
         "the model, "
-        f"{100 * plain:.1f} % if it is split at blanks alone (tokenizer=whitespace)"
+        f"{100 * plain:.1f} % if it is split at spaces alone (tokenizer=whitespace)"
     )
     return MosesTokenizer()
 

@@ -58,7 +58,7 @@ class PieceTexts:
 
     def __init__(self, vocabulary: Subwords) -> None:
         self._vocabulary = vocabulary
-        self._anchor = vocabulary.encode("a").ids  # some tokenizers drop the blank of a first piece
+        self._anchor = vocabulary.encode("a").ids  # some tokenizers drop the space of a first piece
         self._before = len(vocabulary.join(self._anchor))
         self.special = {
             index for index in vocabulary.tokenizer.all_special_ids if index < len(vocabulary)
@@ -69,8 +69,8 @@ class PieceTexts:
         return self._vocabulary.join([*self._anchor, *ids])[self._before :]
 
     @cached_property
-    def blank_first(self) -> bool:
-        """Whether the tokenizer puts a blank before a text, which decoding takes away again."""
+    def space_first(self) -> bool:
+        """Whether the tokenizer puts a space before a text, which decoding takes away again."""
         return self.text(self._anchor).startswith(" ")
 
     @cached_property
@@ -100,19 +100,19 @@ class PieceTexts:
         return b""
 
     @cached_property
-    def blanks(self) -> Tensor:
-        """Which pieces (V,) begin with a blank or a line break."""
+    def spaces(self) -> Tensor:
+        """Which pieces (V,) begin with a space or a line break."""
         return self._flags(_first(data).isspace() for data in self.data)
 
     @cached_property
     def ends(self) -> Tensor:
-        """Which pieces (V,) end the word before them: they begin with a blank, or are special."""
+        """Which pieces (V,) end the word before them: they begin with a space, or are special."""
         special = self._flags(index in self.special for index in range(len(self.data)))
-        return self.blanks | special
+        return self.spaces | special
 
     @cached_property
     def breaks(self) -> Tensor:
-        """Which pieces (V,) begin with a line break, after blanks or none."""
+        """Which pieces (V,) begin with a line break, after spaces or none."""
         return self._flags(data.lstrip(b" \t\r").startswith(b"\n") for data in self.data)
 
     @cached_property
@@ -131,7 +131,7 @@ class PieceTexts:
 
     @cached_property
     def unspaced(self) -> Tensor:
-        """Which pieces (V,) begin with a letter of a script without blanks."""
+        """Which pieces (V,) begin with a letter of a script without spaces."""
         return self._flags(is_unspaced(_first(data)) for data in self.data)
 
     @cached_property
@@ -151,7 +151,7 @@ class PieceTexts:
         return self._flags(begins)
 
     def ends_after(self, unspaced: bool) -> Tensor:
-        """Return which pieces (V,) end a word whose last letter is of a script without blanks, or
+        """Return which pieces (V,) end a word whose last letter is of a script without spaces, or
         with them.
         """
         if unspaced:
@@ -175,7 +175,7 @@ class PieceTexts:
 
         Args:
             left: the bytes.
-            stripped: whether blanks before a piece's own letters do not count.
+            stripped: whether spaces before a piece's own letters do not count.
         """
         texts, order = self._stripped if stripped else self._sorted
         covers, begins = torch.zeros(2, len(order), dtype=torch.bool)
@@ -198,8 +198,8 @@ class PieceTexts:
 
         Args:
             left: the bytes; empty for punctuation alone.
-            stripped: whether blanks before a piece's own letters do not count; then pieces of
-                blanks alone fit too.
+            stripped: whether spaces before a piece's own letters do not count; then pieces of
+                spaces alone fit too.
         """
         by_text = self._by_stripped if stripped else self._by_data
         shortest = 0 if stripped else 1
@@ -229,7 +229,7 @@ class PieceTexts:
 
     @cached_property
     def _stripped(self) -> tuple[list[bytes], Tensor]:
-        """Bytes (V,) without the blanks before them, in order, and the pieces (V,) that have
+        """Bytes (V,) without the spaces before them, in order, and the pieces (V,) that have
         them.
         """
         return self._in_order([data.lstrip(b" \t") for data in self.data])

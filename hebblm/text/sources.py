@@ -218,7 +218,7 @@ def _column(path: Path, column: str | None, remedy: str, files: int) -> str | No
 
 def text_parts(file: TextFile, size: int) -> Iterator[str]:
     """Yield the text in parts of at least so many characters, each up to an end of line, or a
-    blank in longer lines.
+    space in longer lines.
 
     Its lines are those of :class:`FileLines`; each has an end.
     """
@@ -228,14 +228,14 @@ def text_parts(file: TextFile, size: int) -> Iterator[str]:
             cut = len(text)
         else:
             cut = max(text.rfind(" "), text.rfind("\t"))
-        if cut > 0:  # before a blank or after a line feed, so that no end of line is cut in two
+        if cut > 0:  # before a space or after a line feed, so that no end of line is cut in two
             yield (pending + text[:cut]).replace("\r\n", "\n")
             pending = ""
             text = text[cut:]
         pending += text
         if len(pending) > formats.MAX_LINE_BYTES:
             raise UserError(
-                f"{file} has no blank in {formats.MAX_LINE_BYTES >> 20} MiB; break the text into "
+                f"{file} has no space in {formats.MAX_LINE_BYTES >> 20} MiB; break the text into "
                 "lines"
             )
     if pending:

@@ -22,7 +22,7 @@ _REST = regex.compile(rf"[{_MARKS}]\w")  # what may follow a word directly, such
 
 
 def struck(texts: Sequence[str], word: str) -> list[str]:
-    """Return the left of a text without a word, and without a blank before it unless more
+    """Return the left of a text without a word, and without a space before it unless more
     follows, such as ``'s``.
 
     It begins and ends at borders of graphemes and of words (Unicode Standard Annex 29), and at
@@ -48,7 +48,7 @@ def struck(texts: Sequence[str], word: str) -> list[str]:
 
 
 def _found(text: str, folded: str) -> Iterator[tuple[int, int]]:
-    """Yield where a word, with the blank before it, begins and ends in a text, from left to
+    """Yield where a word, with the space before it, begins and ends in a text, from left to
     right.
     """
     if folded not in _folded(text):
@@ -68,8 +68,8 @@ def _found(text: str, folded: str) -> Iterator[tuple[int, int]]:
         if part == folded:
             begin = borders[at]
             end = borders[stop]
-            blank = text[begin - 1 : begin] in (" ", "\t") and not _REST.match(text, end)
-            yield begin - blank, end
+            space = text[begin - 1 : begin] in (" ", "\t") and not _REST.match(text, end)
+            yield begin - space, end
             at = stop
         else:
             at += 1

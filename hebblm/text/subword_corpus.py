@@ -42,7 +42,7 @@ class Pieces(NamedTuple):
 class SubwordCorpus:
     """A corpus read in pieces; each split is encoded once.
 
-    The lines of a tokenised corpus begin and end with a blank that no model of words sees. They are
+    The lines of a tokenised corpus begin and end with a space that no model of words sees. They are
     left out here too, so that both kinds of models code the same text; their bytes count for both.
     """
 

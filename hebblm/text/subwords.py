@@ -96,7 +96,7 @@ class Subwords(Vocabulary):
         pieces = []
         end = 0
         for _, stop in spans:
-            # blanks that no piece covers go with the next one
+            # spaces that no piece covers go with the next one
             pieces.append(text[end : max(end, stop)])
             end = max(end, stop)
         name = "" if self._unknown is None else self.tokenizer.convert_ids_to_tokens(self._unknown)
@@ -183,7 +183,7 @@ def _written(tokenizer: Any) -> str | None:
 
 
 def _untrimmed(tokenizer: Any) -> Any:
-    """Return a copy of a tokenizer that counts blanks as parts of their pieces; None if it does so
+    """Return a copy of a tokenizer that counts spaces as parts of their pieces; None if it does so
     already.
     """
     backend = tokenizer.backend_tokenizer

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 MODEL_FILE = "tokenizer.model"
 _KEPT = re.compile(f"{UNK}|{EOS}|[\\x00-\\x08\\x0e-\\x1b]")
-"""Symbols that Moses' rules would split or delete, and control characters except blanks."""
+"""Symbols that Moses' rules would split or delete, and control characters except spaces."""
 _STAND_IN = "THISISPROTECTED"
 NAMES = ("whitespace", "moses", "sentencepiece")
 
@@ -66,7 +66,7 @@ class Tokenizer(ABC):
         """Return the line of some tokens, as nearly as possible."""
 
     def lost(self, line: str, tokens: Sequence[str]) -> int:
-        """Return the least number of a line's bytes, such as blanks and capitals, that its tokens
+        """Return the least number of a line's bytes, such as spaces and capitals, that its tokens
         do not give back.
         """
         return lost_bytes(line, self.detokenize(tokens))

@@ -222,7 +222,7 @@ class GrowingVocabulary(Vocabulary):
         end = self.dictionary[self.start]
         tokens = list[str]()
         lost = 0
-        # A blank at either end stands between this text and another one: it is not lost.
+        # A space at either end stands between this text and another one: it is not lost.
         inner = text.removeprefix(" ").removesuffix(" ")
         for line, shown in zip(text.split("\n"), inner.split("\n"), strict=True):
             words = self.tokenizer.tokenize(line)

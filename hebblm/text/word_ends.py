@@ -1,4 +1,4 @@
-"""Where a word of running text ends: at blanks, and in scripts without blanks by a dictionary or by
+"""Where a word of running text ends: at spaces, and in scripts without spaces by a dictionary or by
 graphemes.
 """
 
@@ -25,7 +25,7 @@ class FirstWord(NamedTuple):
     """The first word of a text.
 
     Args:
-        text: the word, without the blanks before it; a line break is ``\\n``.
+        text: the word, without the spaces before it; a line break is ``\\n``.
         end: characters of the text up to the word's end.
         ended: whether the text goes on after it, so that nothing that follows can be a part of it.
     """
@@ -36,9 +36,9 @@ class FirstWord(NamedTuple):
 
 
 def first_word(text: str) -> FirstWord | None:
-    """Return the first word of a text, None if the text holds blanks alone.
+    """Return the first word of a text, None if the text holds spaces alone.
 
-    Blanks separate words. In scripts without blanks each grapheme (Unicode Standard Annex 29)
+    Spaces separate words. In scripts without spaces each grapheme (Unicode Standard Annex 29)
     counts as a word: where a word of several ends, only the text after it can say, see
     :func:`separated`.
     """
@@ -54,7 +54,7 @@ def first_word(text: str) -> FirstWord | None:
 
 
 def _first_part(word: str) -> str:
-    """Return the graphemes of a run without blanks up to the first one of a script without blanks,
+    """Return the graphemes of a run without spaces up to the first one of a script without spaces,
     or that one.
     """
     parts = graphemes(word)
@@ -63,7 +63,7 @@ def _first_part(word: str) -> str:
 
 
 def separated(text: str) -> list[str]:
-    """Return the words of letters without blanks by ICU's dictionaries, or all in one where
+    """Return the words of letters without spaces by ICU's dictionaries, or all in one where
     ``icu4py`` is missing.
     """
     breaker = dictionary()
@@ -71,7 +71,7 @@ def separated(text: str) -> list[str]:
 
 
 def is_unspaced(text: str) -> bool:
-    """Return whether the first letter of a text is of a script that puts no blanks between
+    """Return whether the first letter of a text is of a script that puts no spaces between
     words.
     """
     return _UNSPACED.match(text) is not None

@@ -1,4 +1,4 @@
-"""Words of a text, independent of any tokenizer: separated by blanks, with each line break as a
+"""Words of a text, independent of any tokenizer: separated by spaces, with each line break as a
 word.
 """
 
@@ -82,8 +82,8 @@ def words_of(text: str, spans: Sequence[tuple[int, int]]) -> Words:
     """Return the words of a text, and the places of its T pieces: ``spans`` are each piece's first
     and end character.
 
-    A piece is a part of each word that one of its characters belongs to. A piece of blanks, or of
-    nothing, belongs to the next word, at the end to the last one. A text of blanks alone is one
+    A piece is a part of each word that one of its characters belongs to. A piece of spaces, or of
+    nothing, belongs to the next word, at the end to the last one. A text of spaces alone is one
     word.
     """
     words = list(_WORD.finditer(text))
@@ -107,7 +107,7 @@ def lost_bytes(text: str, decoded: str) -> int:
     """Return the least number of a text's bytes that do not come back from its ids.
 
     It counts characters that the decoded text has fewer of, or those it has in their place or in
-    addition, whichever are more. A blank at its beginning, which some tokenizers put there, does
+    addition, whichever are more. A space at its beginning, which some tokenizers put there, does
     not count.
     """
     if decoded in (text, f" {text}"):

@@ -24,7 +24,7 @@ class Prompt(NamedTuple):
 
 
 def bare(word: str) -> str:
-    """Return a word without blanks around it and punctuation after it."""
+    """Return a word without spaces around it and punctuation after it."""
     return word.strip().strip(MARKS)
 
 
@@ -45,7 +45,7 @@ def prompts(text: str, count: int | None = None) -> list[Prompt]:
     """Return the prompts of a text in random order, ``count`` of them or all: lines cut after 3 to
     8 words.
 
-    A line's indentation and the blanks between its words stay as they are.
+    A line's indentation and the spaces between its words stay as they are.
     """
     found = []
     for line in text.split("\n"):

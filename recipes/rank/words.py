@@ -52,7 +52,7 @@ class Choice:
 
 
 def lines_of(text: str) -> Iterator[str]:
-    """Lines of a text, words and punctuation between blanks."""
+    """Lines of a text, words and punctuation between spaces."""
     if text == "code":  # of Python's own library
         folder = Path(sysconfig.get_paths()["stdlib"], "asyncio")
         for path in sorted(folder.glob("*.py")):

@@ -230,7 +230,7 @@ def test_the_first_text_with_words_says_how_all_are_split(place: Path) -> None:
         for name in ("tokenised", "prose", "both", "twice")
     ]
     assert found == ["own", "moses", None, "moses"]
-    # One that an earlier version built says nothing of it, and was split at blanks.
+    # One that an earlier version built says nothing of it, and was split at spaces.
     one = corpus_memory.SavedMemory.of(Path("prose"))
     about = {name: value for name, value in one.about.items() if name != "tokenizer"}
     owner = {"model_hash": one.manifest.model_hash, "dictionary_hash": one.manifest.dictionary_hash}

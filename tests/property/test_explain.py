@@ -249,9 +249,9 @@ def test_shares_and_entries_are_those_of_plain_sums(
                 plain.labels[max(0, entry.token - AROUND) : entry.token],
                 plain.labels[entry.token + 1 :],
             )
-            blank = " " if kind == "words" else ""
-            assert entry.before == reader.vocabulary.join(around[0]) + (blank if around[0] else "")
-            assert entry.after == (blank if around[1] else "") + reader.vocabulary.join(
+            space = " " if kind == "words" else ""
+            assert entry.before == reader.vocabulary.join(around[0]) + (space if around[0] else "")
+            assert entry.after == (space if around[1] else "") + reader.vocabulary.join(
                 around[1][:AROUND]
             )
     assert any(item.entries for item in found) == (

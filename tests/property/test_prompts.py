@@ -100,7 +100,7 @@ def test_answers_of_words_follow_their_prompt_and_letters_are_gone_on_with() -> 
     assert reader.suggest("The function ", 1)[0].insert_text == "frobnitz"
     assert reader.generate("The qqq", max_new_tokens=1, temperature=0).startswith(" ")
     assert reader.suggest("The", 5, typed="qqq") == []
-    with pytest.raises(UserError, match=r"typed = 'a b' holds a blank"):
+    with pytest.raises(UserError, match=r"typed = 'a b' holds a space"):
         reader.suggest("The", typed="a b")
 
 
@@ -221,7 +221,7 @@ def test_letters_are_spelled_as_often_as_the_model_writes_them() -> None:
         ("行くab", ("行く", "", "ab")),
     ],
 )  # fmt: skip
-def test_a_prompt_is_cut_after_its_last_blank(text: str, expected: tuple[str, str, str]) -> None:
+def test_a_prompt_is_cut_after_its_last_space(text: str, expected: tuple[str, str, str]) -> None:
     assert Prompt.split(text) == expected
 
 

@@ -34,7 +34,7 @@ class MemoryLines:
 def corpus_of(
     train: list[str], valid: list[str] | None = None, test: list[str] | None = None, **more: Any
 ) -> Corpus:
-    """Corpus of lines in memory, split at blanks; a split that is not given is one word."""
+    """Corpus of lines in memory, split at spaces; a split that is not given is one word."""
     lines = {
         "train": train,
         "valid": ["a"] if valid is None else valid,

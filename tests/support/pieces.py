@@ -98,7 +98,7 @@ def words_alone() -> Tokenizer:
 KINDS: dict[str, Callable[[], Tokenizer]] = {
     "byte-level": lambda: _bytes(split=True),
     "byte-level, offsets trimmed": lambda: _bytes(split=True, trim=True),
-    "byte-level, not split at blanks": lambda: _bytes(split=False),
+    "byte-level, not split at spaces": lambda: _bytes(split=False),
     "NFC": lambda: _bytes(split=True, normalizer=normalizers.NFC()),
     "lower case": lambda: _bytes(split=True, normalizer=normalizers.Lowercase()),
     "WordPiece": _wordpiece,

@@ -132,7 +132,7 @@ def _lines(run: Inspection, count: int) -> list[str]:
 def _paragraphs(
     run: Inspection, method: str, count: int
 ) -> list[tuple[str, list[tuple[str, str, str]]]]:
-    """Return the place of each paragraph's first token, and its tokens: blanks before each, its
+    """Return the place of each paragraph's first token, and its tokens: spaces before each, its
     text, its classes.
     """
     written = run.losses.written
@@ -144,7 +144,7 @@ def _paragraphs(
         if written is not None:
             text = written[at]
         shown = text.lstrip(" \t\r")
-        blanks = text[: len(text) - len(shown)]
+        spaces = text[: len(text) - len(shown)]
         if word == EOS:
             shown = BREAK
         marks = classes[at]
@@ -152,7 +152,7 @@ def _paragraphs(
             marks = f"{marks} o".strip()
         if at == start:
             paragraphs.append((f"{at:,}", []))
-        paragraphs[-1][1].append((blanks, shown, marks))
+        paragraphs[-1][1].append((spaces, shown, marks))
         size = at + 1 - start
         if size >= MAX_PARAGRAPH_TOKENS or (size >= BLOCK and shown == BREAK):
             start = at + 1

@@ -65,7 +65,7 @@ def accuracy_report(
         config: options of the intervals.
 
     Returns:
-        By method, the parts in their order. Without the list a word takes its letters and a blank.
+        By method, the parts in their order. Without the list a word takes its letters and a space.
         With it, you type letters until the list of the words that begin with them has the word, and
         one more key takes it.
     """

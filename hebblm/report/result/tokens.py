@@ -89,7 +89,7 @@ class TokenLosses:
     nll: Mapping[str, NDArray[np.float64]]  # by method, (T,) float64 in nats
     # (T,) pieces of each word, None where tokens are no pieces
     pieces: NDArray[np.float64] | None = None
-    # (T,) str, the tokens as they stand in the text, each with the blanks before it; None where
+    # (T,) str, the tokens as they stand in the text, each with the spaces before it; None where
     # that is not known
     written: NDArray[np.object_] | None = None
 

@@ -15,7 +15,7 @@ from hebblm.runtime.wording import worded
 
 NOTE = (
     "First: the word is the most probable one. Among five: it is one of the five most probable. "
-    "Keys saved: of letters and blanks, by a list of three words that begin with the letters typed "
+    "Keys saved: of letters and spaces, by a list of three words that begin with the letters typed "
     "so far."
 )
 PIECES_NOTE = (

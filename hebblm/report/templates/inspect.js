@@ -47,7 +47,11 @@ function table(caption, headers, rows) {
   detail.append(node('h2', caption), made);
 }
 function digits(value, places) { return Number.isFinite(value) ? value.toFixed(places) : '\u221e'; }
-function signed(value) { return (value > 0 ? '+' : '') + digits(value, 3).replace('-', '\u2212'); }
+function signed(value) {
+  const size = digits(Math.abs(value), 3);
+  if (Number(size) === 0) return size;  // neither +0.000 nor a minus before it
+  return (value > 0 ? '+' : value < 0 ? '\u2212' : '') + size;
+}
 function probability(value) {
   const share = Math.exp(-value);
   return share === 0 || share >= 0.001 ? share.toFixed(4) : share.toExponential(2);
@@ -63,7 +67,7 @@ function show(index) {
   current = index;
   spans[index].classList.add('at');
   detail.replaceChildren(node('h2', spans[index].textContent));
-  const count = data.counts === null ? 'not counted' : data.counts[index].toLocaleString('en') + ' times in ' + data.counted;
+  const count = data.counts === null ? 'its count in the training text is not known' : data.counts[index].toLocaleString('en') + ' times in ' + data.counted;
   const known = oov.has(index) ? 'new word' : count;
   detail.append(node('p', data.noun + ' ' + index.toLocaleString('en') + ': ' + known + '.', 'note'));
   table('Under every method', ['Method', 'Probability', 'Loss', 'Gain'], data.methods.map(([name, title]) => [

@@ -46,11 +46,11 @@ def test_ranks_are_those_of_sorting_every_word_that_begins_with_the_letters(
     seed: int, new: bool
 ) -> None:
     model = Tiny(seed)
-    blank = "Ġ" if new else ""
+    space = "Ġ" if new else ""
     for word, ids in (
-        ("the", f"{blank}the"),
-        ("thein", f"{blank}the in"),
-        ("a", f"{blank}a"),
+        ("the", f"{space}the"),
+        ("thein", f"{space}the in"),
+        ("a", f"{space}a"),
         ("\n", "Ċ"),
     ):
         for typed in ("", word[:1], word[:3]) if word != "\n" else ("",):

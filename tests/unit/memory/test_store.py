@@ -42,6 +42,39 @@ def test_arrays_behave_like_a_list(
         assert array.view().tolist() == expected
 
 
+@pytest.mark.parametrize("kind", [GrowingArray, MappedArray])
+@given(
+    operations=st.lists(
+        st.tuples(
+            st.sampled_from(["append", "truncate", "copy"]), st.integers(0, 9), st.integers(0, 3)
+        ),
+        max_size=20,
+    )
+)
+def test_no_copy_of_an_array_sees_what_others_do(
+    kind: type[GrowingArray] | type[MappedArray], operations: list[tuple[str, int, int]]
+) -> None:
+    arrays: list[tuple[RowArray, list[float]]] = [(kind(torch.empty(0)), [])]
+    for step, (operation, size, number) in enumerate(operations):
+        array, expected = arrays[number % len(arrays)]
+        if operation == "append":
+            rows = torch.arange(size) + 100.0 * step
+            array.append(rows)
+            expected += rows.tolist()
+        elif operation == "truncate":
+            array.truncate(size)
+            del expected[size:]
+        else:
+            arrays.append((copy.deepcopy(array), [*expected]))
+        for one, rows_of_one in arrays:
+            assert one.view().tolist() == rows_of_one
+
+
+def test_a_copy_of_rows_in_memory_shares_them() -> None:
+    array = GrowingArray(torch.zeros(5, 2))
+    assert copy.deepcopy(array).view().data_ptr() == array.view().data_ptr()
+
+
 def test_what_was_written_into_a_mapped_array_stays_where_rows_behind_it_go(tmp_path: Path) -> None:
     (tmp_path / "rows.bin").write_bytes(torch.arange(6.0).numpy().tobytes())
     array = MappedArray.open(tmp_path / "rows.bin", torch.float32, (6,))

@@ -130,7 +130,7 @@ def test_another_session_goes_on_to_the_bit() -> None:
     other.source.base.grow(len(session.source.head.weight) - len(other.source.head.weight))
     other.load_state_dict(state)
     assert other.contexts[0].ngrams is not None
-    counts = session.contexts[0].known_ngrams
+    counts = session.contexts[0].ngrams.state_dict()
     other.contexts[0].ngrams.load_state_dict(counts)
     for number in range(3, TOKENS // EVERY):
         expected, found = losses_of(session, number), losses_of(other, number)

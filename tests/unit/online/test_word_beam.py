@@ -113,8 +113,8 @@ PLACES = {
     "after a word": Place(new=True),
     "letters": Place(b"th", stripped=True),
     "new letters": Place(b"t", stripped=True, new=True),
-    "a blank": Place(b" ", 1),
-    "a blank and letters": Place(b" a", 1),
+    "a space": Place(b" ", 1),
+    "a space and letters": Place(b" a", 1),
 }
 
 

@@ -62,7 +62,7 @@ def test_an_answer_is_the_same_with_drafts_and_takes_fewer_passes(
     reader = hebblm.load(model, device="cpu").reader(method, settings=settings)
     reader.read(TEXT)
     asked: dict[str, Any] = {"max_new_tokens": 24, "temperature": temperature, "seed": 5}
-    # the blank at the end says that the word is whole: nothing is searched
+    # the space at the end says that the word is whole: nothing is searched
     with passes(reader) as without:
         plain = reader.generate("Call frobnitz ", **asked)
     with passes(reader) as with_drafts:

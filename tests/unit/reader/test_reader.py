@@ -234,7 +234,7 @@ def test_the_first_text_says_how_all_are_split_and_a_saved_reader_keeps_to_it(
     assert other.read("the list, ").tokens == ("the", "list,")
     assert lm.reader("cache", tokenizer="whitespace").read(prose).tokens[4:6] == ("list,", "and")
     assert capsys.readouterr().err == ""
-    # One that an earlier version saved says nothing of it, and was split at blanks.
+    # One that an earlier version saved says nothing of it, and was split at spaces.
     written = read_json(tmp_path / "known" / "reader.json")
     del written["tokenizer"]
     write_json(tmp_path / "known" / "reader.json", written, seal=True)

@@ -16,8 +16,9 @@ import hebblm
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
-from hebblm.io.files import atomic_path, read_json, write_json
+from hebblm.io.files import atomic_path, read_json, sha256, write_json
 from hebblm.io.locks import file_lock
+from hebblm.io.tensors import prefixed, read_tensors, under, write_tensors
 from hebblm.memory import FlatMemory, save_memory
 
 from .test_reader import MODEL, TEXT
@@ -139,9 +140,23 @@ def test_labels_that_are_no_words_are_refused(lm: hebblm.LanguageModel, tmp_path
         lm.reader(memory=tmp_path / "m")
 
 
-def shares_of(folder: Path) -> dict[str, list[float]]:
-    mixture_weights: dict[str, list[float]] = read_json(folder / "reader.json")["shares"]
-    return mixture_weights
+OF_FIRST = "context 0: 0 weights: "
+
+
+def place_of(folder: Path) -> dict[str, torch.Tensor]:
+    return read_tensors(folder / "place.safetensors", "hebblm-place", "")[0]
+
+
+def weights_of(folder: Path) -> dict[str, torch.Tensor]:
+    return under(OF_FIRST, {n: t for n, t in place_of(folder).items() if n.startswith(OF_FIRST)})
+
+
+def with_weights(folder: Path, weights: dict[str, torch.Tensor]) -> None:
+    """Replace the mixture weights of a saved reader."""
+    path = folder / "place.safetensors"
+    others = {n: t for n, t in place_of(folder).items() if not n.startswith(OF_FIRST)}
+    write_tensors(path, {**others, **prefixed(OF_FIRST, weights)}, "hebblm-place")
+    with_changes(folder, place_sha256=sha256(path))
 
 
 def with_changes(folder: Path, **changes: object) -> None:
@@ -196,7 +211,7 @@ def test_shares_that_do_not_fit_are_told_of_and_begin_anew(
     reader = lm.reader("cache", update_every=10)
     reader.read(TEXT)
     reader.save(tmp_path / "known")
-    [[name, numbers]] = shares_of(tmp_path / "known").items()
+    [[name, numbers]] = weights_of(tmp_path / "known").items()
     assert name == "shares of cache/1"
     plain = lm.reader(memory=tmp_path / "known").read(REST)
     assert capsys.readouterr().err == ""
@@ -204,7 +219,7 @@ def test_shares_that_do_not_fit_are_told_of_and_begin_anew(
         ({"shares of cache/2": numbers}, "cache/2"),
         ({name: numbers[1:]}, "cache/1"),
     ):
-        with_changes(tmp_path / "known", shares=changed)
+        with_weights(tmp_path / "known", changed)
         found = lm.reader(memory=tmp_path / "known").read(REST)
         said = (
             f"{tmp_path / 'known'} holds learned shares that cache does not use here: shares of "

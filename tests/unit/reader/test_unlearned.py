@@ -100,7 +100,7 @@ def test_nothing_of_a_text_that_was_not_learned_is_written(
             assert not [word for word in SECRET if word in content], name
     for where, row in rows_of_ids(tmp_path / "standing"):
         # which a model with attention reads again
-        window = where == "place.safetensors state.tokens"
+        window = where == "place.safetensors base: state tokens"
         assert window or longest_run(row, ids) < LAST, where
 
 

@@ -30,7 +30,7 @@ def test_plain_prose_is_split_at_punctuation_for_a_model_of_tokenised_text(
     assert told.startswith(
         "notes.txt is split at punctuation as well: 0.0 % of its tokens are unknown"
     )
-    assert "50.0 % if it is split at blanks alone" in told
+    assert "50.0 % if it is split at spaces alone" in told
 
 
 def test_prose_full_of_new_names_is_split_too() -> None:

@@ -88,7 +88,7 @@ def test_pieces_are_the_lines_of_a_file_and_end_between_words(
         assert one.endswith("\n") or two[0] in " \t"
 
 
-def test_a_long_line_comes_in_pieces_unless_it_has_no_blank(
+def test_a_long_line_comes_in_pieces_unless_it_has_no_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(formats, "MAX_LINE_BYTES", 1000)
@@ -96,5 +96,5 @@ def test_a_long_line_comes_in_pieces_unless_it_has_no_blank(
     path.write_text("word " * 2000)
     assert max(map(len, text_parts(TextFile(path), 50))) <= 105
     path.write_text("word" * 2000)
-    with pytest.raises(UserError, match=r"has no blank in .* break the text into lines"):
+    with pytest.raises(UserError, match=r"has no space in .* break the text into lines"):
         list(text_parts(TextFile(path), 50))

@@ -42,11 +42,11 @@ LETTERS = "aéE\u0301\u0928\u0940\u094d\u200c\u200d'\u2019._- 3\n\u0e01\u0e32\u7
         ("lega", "col·lega lega", "col·lega"),
         ("Dr.", "the Dr. and Drs.", "the and Drs."),
         ("ada@example.org", "to ada@example.org.", "to."),
-        # scripts without blanks
+        # scripts without spaces
         ("田中", "田中さんと東京", "さんと東京"),
         ("ตา", "ตา มา", " มา"),
         ("น้", "น้ำ น้", "น้ำ"),
-        # the blank before goes, and no more
+        # the space before goes, and no more
         ("a", "x a\ta  a\na", "x \n"),
     ],
 )

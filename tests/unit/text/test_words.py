@@ -39,7 +39,7 @@ def subwords(kind: str) -> Subwords:
 
 
 def plain_words(text: str) -> list[str]:
-    """Return the words of a text: what stands between blanks, and line breaks."""
+    """Return the words of a text: what stands between spaces, and line breaks."""
     return text.replace("\n", " \x00 ").replace("\x00", "<break>").split()
 
 
@@ -97,7 +97,7 @@ def test_the_known_examples_have_their_word_perplexity() -> None:
     """Byte-level BPE with a piece "of the": five words; NFC: three words in either form of the
     text.
     """
-    encoded = subwords("byte-level, not split at blanks").encode("end of the war\n")
+    encoded = subwords("byte-level, not split at spaces").encode("end of the war\n")
     assert any(" " in token.strip() for token in encoded.tokens)
     nll = torch.rand(len(encoded.ids)) * 10
     new = torch.zeros(len(encoded.ids), dtype=torch.bool)
@@ -121,7 +121,7 @@ def test_a_line_break_that_the_tokenizer_drops_is_a_word_all_the_same() -> None:
     ("kind", "text", "least"),
     [
         ("byte-level", "THE café 中\n\n", 0),
-        ("byte-level, not split at blanks", "THE café 中\n\n", 0),
+        ("byte-level, not split at spaces", "THE café 中\n\n", 0),
         ("byte fallback", "THE café 中\n\n", 0),
         ("lower case", "THE LIST Is Long.\n", 9),
         ("lower case", "the list is long.\n", 0),
