@@ -48,7 +48,7 @@ def leads(losses: Mapping[str, NDArray[np.float32]]) -> dict[str, dict[str, Any]
     return found
 
 
-def read(lm: LanguageModel, text: Path, most: int) -> dict[str, NDArray[np.float32]]:
+def read(lm: LanguageModel, text: str | Path, most: int) -> dict[str, NDArray[np.float32]]:
     """Return the losses (T,) of every part and of ``best`` on the first tokens or pieces of a text,
     nats.
     """

@@ -19,7 +19,7 @@ from hebblm.adapt.block import Block, Window
 from hebblm.adapt.functional.gating import LearnedGate
 from hebblm.adapt.requirements import HasRequirements, Learned, Learner
 from hebblm.errors import UserError
-from hebblm.io.tensors import prefixed, under
+from hebblm.io.groups import prefixed, under
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.ngram_rows import PAD, Ints, contexts_of
 from hebblm.memory.ngrams import Array, NGrams
@@ -325,8 +325,8 @@ class Context:
         return list(unused)
 
     def _names(self) -> dict[str, Learner[Any]]:
-        """Return what learns mixture weights, by name; a second of one name has its number in the
-        order of the predictors.
+        """Name the learners of mixture weights; a second of one name has its number in the order of
+        the predictors.
         """
         names: dict[str, Learner[Any]] = {}
         for learner in self.learners:

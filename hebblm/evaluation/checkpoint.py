@@ -20,7 +20,8 @@ from hebblm.adapt.context import Context, Observation
 from hebblm.errors import UserError
 from hebblm.evaluation.observers import Kept
 from hebblm.evaluation.scores import EvaluationScores
-from hebblm.io.tensors import placed, prefixed, read_tensors, under, write_tensors
+from hebblm.io.groups import prefixed, under
+from hebblm.io.tensors import placed, read_tensors, write_tensors
 from hebblm.online.layout import Layout
 from hebblm.online.ranks import Observed
 from hebblm.online.session import OnlineSession, State

@@ -59,6 +59,10 @@ class EvalOptions:
     show_learned: bool = field(default=False, metadata={**ONE_STREAM, **WRITTEN})
 
     def __post_init__(self) -> None:
+        for option in fields(EvalOptions):
+            value = getattr(self, option.name)
+            if isinstance(option.default, bool) and not isinstance(value, bool):
+                raise UserError(f"{option.name}={value!r:.60} is not True or False; give one")
         self._set("frequency_edges", parse_edges(self.frequency_edges))
         self._set("forgetting_tokens", whole_number("forgetting_tokens", self.forgetting_tokens))
         self._set("log_neighbors", whole_number("log_neighbors", self.log_neighbors, 0))

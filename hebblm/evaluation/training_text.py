@@ -18,8 +18,9 @@ from hebblm.adapt.functional import log_normalizers, with_rows
 from hebblm.errors import UserError
 from hebblm.io.download import cache_dir
 from hebblm.io.files import hash_of
+from hebblm.io.groups import prefixed, under
 from hebblm.io.locks import file_lock
-from hebblm.io.tensors import placed, prefixed, read_tensors, under, write_tensors
+from hebblm.io.tensors import placed, read_tensors, write_tensors
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.store import CHUNK
 from hebblm.models.base import Ids, State, TrainedModel, device_of, hash_of_ids

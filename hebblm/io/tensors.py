@@ -1,6 +1,4 @@
-"""Tensors by name: in files that are whole or absent, with a record and a hash inside, and in
-groups.
-"""
+"""Tensors by name in files that are whole or absent, with a record and a hash inside."""
 
 from __future__ import annotations
 
@@ -68,19 +66,6 @@ def placed(tensor: Tensor, device: torch.device) -> Tensor:
     on the address of its factors, so results from a file would differ from results without one.
     """
     return tensor.to(device, copy=True)
-
-
-def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
-
-
-def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors of a group under their own names; the inverse of :func:`prefixed`."""
-    return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(prefix)
-    }
 
 
 def _alone(tensor: Tensor) -> Tensor:

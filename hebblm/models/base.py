@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from hebblm.io.tensors import prefixed, under
+from hebblm.io.groups import prefixed, under
 from hebblm.models.update import BaseUpdate as BaseUpdate
 from hebblm.runtime.progress import track
 from hebblm.types import OutputHead

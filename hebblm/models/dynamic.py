@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hebblm.io.tensors import prefixed, under
+from hebblm.io.groups import prefixed, under
 from hebblm.models.base import GradientBase, State, StreamBase
 from hebblm.models.stream_rate import START, StreamRate
 from hebblm.models.update import MEASURED, STREAM

@@ -10,7 +10,7 @@ from math import exp, isfinite
 import torch
 from torch import Tensor
 
-from hebblm.io.tensors import prefixed, under
+from hebblm.io.groups import prefixed, under
 from hebblm.models.base import State
 
 START = 5e-4  # share of a weight's size that the first step changes it by

@@ -21,7 +21,7 @@ from hebblm.runtime.ranks import partition
 ROWS = 200  # tokens of several streams that are scored at once, unless one stream has more
 # tokens that a fixed base's methods predict at once, if updates are more frequent than that
 BLOCK = 100
-READ_AHEAD = 200  # tokens that a fixed base reads at a time, whatever the update interval
+READ_AHEAD = 500  # tokens that a fixed base reads at a time, whatever the update interval
 MemoryScope = Literal["shared", "stream"]
 
 
@@ -212,7 +212,9 @@ class Pace:
             return cls(every, every, every, streams)
         # Processes that share the streams exchange their labels at every update.
         block = every if spread else max(1, BLOCK // (every * streams)) * every
-        return cls(every, block, max(1, READ_AHEAD // block) * block, streams)
+        # A pass over many streams is long enough with few tokens of each.
+        blocks = max(1, READ_AHEAD // (block * streams))
+        return cls(every, block, blocks * block, streams)
 
     def blocks(
         self, begin: int, end: int, memories: Sequence[AnyMemory]

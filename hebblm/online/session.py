@@ -20,7 +20,7 @@ from hebblm.adapt.context import Context, Observation
 from hebblm.adapt.contract import FirstBatches
 from hebblm.adapt.methods.predictor import Predictor
 from hebblm.errors import UserError
-from hebblm.io.tensors import prefixed, under
+from hebblm.io.groups import prefixed, under
 from hebblm.online.ranks import MemoryRanks, Observed
 from hebblm.runtime.progress import log
 from hebblm.types import OutputHead

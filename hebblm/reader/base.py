@@ -11,7 +11,7 @@ from torch import Tensor
 from hebblm.adapt.batch import EvalBatch
 from hebblm.errors import UserError
 from hebblm.evaluation.training_text import gradient_statistics
-from hebblm.io.tensors import prefixed, under
+from hebblm.io.groups import prefixed, under
 from hebblm.models.base import GradientBase, Ids, State, StreamBase, TrainedModel
 from hebblm.models.dynamic import RATE, TRAINED, DynamicBase, DynamicConfig
 from hebblm.types import OutputHead

@@ -30,7 +30,7 @@ PLACE = "place.safetensors"
 MEMORY = "memory"
 TEXTS = "texts.jsonl"
 LAST = "last"
-"""Name of the last token in the file of the place, beside the session's state."""
+"""Name of the last token in the file of the place, next to the session's state."""
 
 
 class _ReaderRecord(ReaderConfig, frozen=True, kw_only=True):

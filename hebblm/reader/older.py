@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt.context import LEARNED, WEIGHTS
-from hebblm.io.tensors import prefixed, under
+from hebblm.io.groups import prefixed, under
 from hebblm.memory.ngrams import Array
 from hebblm.models.base import State
 
@@ -29,11 +29,11 @@ def session_state(
         ngrams: its counts, with the last tokens as ``history``.
     """
     learned: State = {}
-    here: State = {}
+    of_open_text: State = {}  # as a text that is not learned made them
     for name, numbers in shares.items():
         tensor = torch.tensor(numbers, dtype=torch.float64)
         if name.endswith(HERE):
-            here[name.removesuffix(HERE)] = tensor
+            of_open_text[name.removesuffix(HERE)] = tensor
         else:
             learned[name] = tensor
     stream: State = {
@@ -41,9 +41,9 @@ def session_state(
         "keys": place["recent.keys"],
         "labels": place["recent.labels"],
         "history": torch.from_numpy(ngrams["history"]) if "history" in ngrams else torch.zeros(0),
-        **prefixed(WEIGHTS, {**learned, **here}),
+        **prefixed(WEIGHTS, {**learned, **of_open_text}),
     }
-    if here:
+    if of_open_text:
         stream |= prefixed(LEARNED, learned)
     states = {name.replace(".", " "): tensor for name, tensor in under("state.", place).items()}
     return {

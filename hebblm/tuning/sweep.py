@@ -28,8 +28,9 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.training_text import STATE, Segments, unpacked_state
 from hebblm.io.download import cache_dir
 from hebblm.io.files import hash_of
+from hebblm.io.groups import prefixed
 from hebblm.io.locks import file_lock
-from hebblm.io.tensors import placed, prefixed
+from hebblm.io.tensors import placed
 from hebblm.memory import AnyMemory, faiss_index
 from hebblm.memory.causal import WrittenBlock
 from hebblm.memory.nearest import Ranked

@@ -101,7 +101,8 @@ def main() -> None:
             name: Spread.of([run["base,best"] / run["base"] for run in runs]).to_json()
             for name, runs in found.items()
         }
-        document = {"provenance": record, "settings": given, "ratios": ratios, "runs": found}
+        settings = {**given, "text": asked.text.name}
+        document = {"provenance": record, "settings": settings, "ratios": ratios, "runs": found}
         write_json(asked.json, document)
         print({name: round(ratio["median"], 3) for name, ratio in ratios.items()}, flush=True)
 

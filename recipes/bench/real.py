@@ -15,11 +15,10 @@ from torch import Tensor
 import hebblm
 from hebblm.api.language_model import LanguageModel
 from hebblm.models.huggingface.model import HuggingFaceModel
+from hebblm.online.layout import READ_AHEAD
 from recipes.bench.configs import RealConfig
 from recipes.bench.record import Case, Rounds, Row
 from recipes.bench.timing import Turn, stopwatch
-
-CHUNK = 200  # tokens that an evaluation reads ahead
 
 
 def cases(config: RealConfig, rounds: Rounds) -> list[Case]:
@@ -77,7 +76,7 @@ def _plain(lm: LanguageModel, ids: Tensor) -> float:
     while start < len(ids):
         if len(window) == network.context:
             window, carried = network.with_bos(window[None, network.stride :])[0], None
-        part = inputs[start : start + min(CHUNK, network.context - len(window))]
+        part = inputs[start : start + min(READ_AHEAD, network.context - len(window))]
         fed = part if carried is not None else torch.cat([window, part])
         out = network.model(
             fed[None], past_key_values=carried, use_cache=True, logits_to_keep=len(part)

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from hebblm.errors import UserError
-from hebblm.io.tensors import prefixed, under
+from hebblm.io.groups import prefixed, under
 from hebblm.models.base import GradientBase, State
 from hebblm.models.huggingface.branches import MOST, Tree, branch_states, may_branch
 from hebblm.models.huggingface.network import Network, replace_tensors, tensors_of, turn

@@ -17,8 +17,9 @@ from hebblm.adapt.methods import METHODS
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
 from hebblm.io.files import atomic_path, read_json, sha256, write_json
+from hebblm.io.groups import prefixed, under
 from hebblm.io.locks import file_lock
-from hebblm.io.tensors import prefixed, read_tensors, under, write_tensors
+from hebblm.io.tensors import read_tensors, write_tensors
 from hebblm.memory import FlatMemory, save_memory
 
 from .test_reader import MODEL, TEXT
