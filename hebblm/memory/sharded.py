@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hebblm.errors import UserError
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.faiss_index import TrainedIndex
 from hebblm.memory.found import Found
@@ -43,7 +44,10 @@ class ShardedMemory(AnyMemory):
 
     def __init__(self, memory: AnyMemory, ranks: Ranks) -> None:
         if memory.forgets:
-            raise TypeError("a memory that forgets cannot be kept in pieces")
+            raise UserError(
+                f"a memory of kind {memory.kind} forgets, so it is not divided over processes; use "
+                "memory_scope=stream or one process"
+            )
         self._own = memory
         self.signed_sqrt = memory.signed_sqrt
         self._ranks = ranks

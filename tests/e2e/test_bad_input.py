@@ -108,7 +108,7 @@ MISTAKES = [
     ("read tiny-pydc", "did you mean tiny-pydoc-raw"),
     (f"{READ} nowhere.txt", "nowhere.txt does not exist"),
     (f"{READ} --method mxture", "did you mean mixture"),
-    (f"{READ} --method all", "choose from lstm, "),
+    (f"{READ} --method all", "choose from base, "),
     (f"{READ} --words 0", "words = 0 must be at least 1"),
     (f"{READ} --max-tokns 9", "did you mean --max-tokens?"),
     (f"{READ} empty.txt", "empty.txt is empty; put text into it"),

@@ -181,7 +181,8 @@ def check_methods(names: list[str], known: Collection[str] = METHODS, among: str
                 f"{name} works in evaluations only; use {' or '.join(ENSEMBLES[name].parts)}"
             )
         if name not in known and not (_load_installed() and name in METHODS):
-            raise unknown("method", name, known, f"choose from {', '.join(known)}{among}")
+            shown = ["base" if method == "lstm" else method for method in known]
+            raise unknown("method", name, shown, f"choose from {', '.join(shown)}{among}")
     if len(set(names)) < len(names) or not names:
         raise UserError(f"methods {','.join(names)!r} must name each method once, at least one")
 
