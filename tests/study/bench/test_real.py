@@ -19,7 +19,7 @@ def test_the_plain_loop_has_the_losses_of_the_base(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that both read the same windows: these are full several times."""
-    monkeypatch.setattr(real, "CHUNK", 5)
+    monkeypatch.setattr(real, "READ_AHEAD", 5)
     lm = hebblm.load(saved(random_model("Llama"), tmp_path / "model"), context=8, device="cpu")
     ids = torch.as_tensor(lm.vocabulary.encode(TEXT, include=False).ids)
     assert len(ids) > 3 * 8
