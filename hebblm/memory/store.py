@@ -31,8 +31,8 @@ def write_rows(stream: IO[bytes], rows: Tensor) -> None:
 class GrowingArray:
     """Rows in memory; capacity doubles when it is exhausted, so that n appends copy O(n) rows.
 
-    ``initial`` (n, ...) are not copied until the array grows. A deep copy shares the rows until one
-    of both overwrites some of them, so that it costs nothing.
+    The array does not copy ``initial`` (n, ...) until it grows. A deep copy shares the rows, so it
+    takes no time; before either array overwrites one of them, it gets rows of its own.
     """
 
     def __init__(self, initial: Tensor) -> None:

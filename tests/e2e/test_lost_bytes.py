@@ -83,7 +83,7 @@ def test_a_reader_of_words_tells_once(capsys: pytest.CaptureFixture[str]) -> Non
         .reader("lstm")
         .read_pieces(["Return the", " list .\n", "It ."])
     ]
-    assert sum(part.lost for part in whole) == 0, "a space between two parts is none that is lost"
+    assert sum(part.lost for part in whole) == 0, "no space between two parts counts as lost"
 
 
 def test_capitals_that_a_dictionary_lacks_are_lost() -> None:

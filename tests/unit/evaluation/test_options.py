@@ -25,6 +25,12 @@ def test_the_command_line_has_every_option() -> None:
         assert of_command[field.name] == field.default
 
 
+@pytest.mark.parametrize("value", ["yes", 1, None])
+def test_an_option_that_is_true_or_false_takes_nothing_else(value: Any) -> None:
+    with pytest.raises(UserError, match=rf"^accuracy={value!r} is not True or False; give one$"):
+        EvalOptions(accuracy=value)
+
+
 def test_arguments_of_python_are_checked_and_become_plain() -> None:
     options = EvalOptions.of(
         {

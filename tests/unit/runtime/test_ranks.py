@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.memory import FlatMemory, ShardedMemory
+from hebblm.memory import FlatMemory, RingMemory, ShardedMemory
 from hebblm.runtime import ranks
 from hebblm.runtime.ranks import ALONE, Ranks
 
@@ -61,6 +61,11 @@ def test_one_that_is_alone_loads_no_torch() -> None:
         "sys.modules"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_memory_that_forgets_is_not_divided() -> None:
+    with pytest.raises(UserError, match="kind ring forgets, so it is not divided"):
+        ShardedMemory(RingMemory(4, 10), ALONE)
 
 
 def test_a_memory_in_one_piece_is_that_piece() -> None:
