@@ -11,6 +11,7 @@ from hebblm.adapt import functional
 from hebblm.adapt.solvers import fast
 from hebblm.adapt.solvers.newton import _other_curvatures, solve_newton
 from hebblm.adapt.solvers.problem import Problem, relative_weights
+from hebblm.types import Neighbors, OutputHead
 
 from .problems import as_problem, language_like, make_problem
 
@@ -129,3 +130,49 @@ def test_fast_is_near_exact_on_language_like_states(stored: bool, classes: int) 
     expected = (exact.exp() * (found - exact).abs()).sum(1).mean()
     moved = (exact.exp() * (exact - base).abs()).sum(1).mean()
     assert expected < 0.1 * moved
+
+
+def moved(first: torch.Tensor, second: torch.Tensor, problem: Problem) -> float:
+    """Return the largest mean difference of log-probabilities of a query, nats."""
+    before, after = (
+        (problem.base_logits.double() + change).log_softmax(1) for change in (first, second)
+    )
+    return float((before.exp() * (before - after).abs()).sum(1).max())
+
+
+def in_float32(hidden: torch.Tensor, near: Neighbors, head: OutputHead) -> Problem:
+    """Return a problem whose logits and normalisers are as float32 has them."""
+    assert head.bias is not None
+    single = OutputHead(head.weight.float(), head.bias.float())
+    keys = near.keys.float()
+    logs = single.logits(keys).logsumexp(2)
+    known = Neighbors(keys, near.values, near.distances.float(), near.mask, logs)
+    return as_problem(hidden.float(), known, single, eps=3e-3)
+
+
+def solved(problem: Problem, *, exact: bool = False) -> torch.Tensor:
+    return solve_newton(problem, steps=3, l2_to_base=0.0035, exact=exact).delta
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_labels_that_the_base_holds_for_impossible_move_in_float32_as_in_float64(
+    exact: bool,
+) -> None:
+    hidden, near, head = language_like(33, n=8, k=60, d=40, v=600)
+    assert head.bias is not None
+    head.bias[-100:] -= 30  # probabilities near 1e-15, below the rounding of any other share
+    near = replace(near, values=near.values.where(near.values % 3 > 0, 599 - near.values % 7))
+    near = replace(near, log_normalizers=head.logits(near.keys).logsumexp(2))
+    wide, narrow = as_problem(hidden, near, head, eps=3e-3), in_float32(hidden, near, head)
+    assert solved(wide, exact=exact)[:, -7:].amax() > 15
+    assert moved(solved(wide, exact=exact), solved(narrow, exact=exact), wide) < 1e-4
+
+
+def test_rounding_of_states_that_are_nearly_parallel_is_not_enlarged() -> None:
+    hidden, near, head = language_like(33, n=8, k=60, d=40, v=600)
+    mean = 4 * torch.ones(40, dtype=torch.float64)
+    hidden, keys = mean + 0.3 * hidden, mean + 0.3 * near.keys
+    near = replace(near, keys=keys, log_normalizers=head.logits(keys).logsumexp(2))
+    wide, narrow = as_problem(hidden, near, head, eps=3e-3), in_float32(hidden, near, head)
+    assert moved(solved(wide), torch.zeros_like(wide.base_logits), wide) > 0.1
+    assert moved(solved(wide), solved(narrow), wide) < 1e-4

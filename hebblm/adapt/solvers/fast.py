@@ -284,7 +284,8 @@ def factored(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
     equal on the diagonal.
 
     U and u hold the keys and the query on the span of some keys after one round of subspace
-    iteration (Halko et al. 2011), and the bias's share: ``U = H X^T L^-T`` with ``X X^T = L L^T``.
+    iteration (Halko et al. 2011), and the bias's share: ``U = H (L^-1 X)^T`` with ``X X^T = L
+    L^T``.
     """
     keys = problem.keys
     rank = min(RANK, keys.shape[1])
@@ -300,16 +301,17 @@ def factored(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
     tiny = torch.finfo(main.dtype).tiny
     main = main / main.abs().amax(2, keepdim=True).clamp_min(tiny)
     main = torch.nn.functional.normalize(torch.bmm(main, keys), dim=2, eps=tiny)  # X (n, r, D)
-    gram = torch.bmm(main, main.transpose(1, 2))
-    gram.diagonal(dim1=1, dim2=2).add_(RIDGE)
-    # L^-T makes unit directions of X, which need not be orthogonal; the ridge keeps L regular where
-    # two are alike.
+    # Unit directions L^-1 X, which X need not be: its rows are nearly parallel, as the keys are. In
+    # float32 the rounding of X X^T would be of the size of the least directions, and grow there to
+    # hundredths of a nat. (n, r, D)
+    exact = main.double()
+    gram = torch.bmm(exact, exact.transpose(1, 2))
+    gram.diagonal(dim1=1, dim2=2).add_(RIDGE)  # keeps L regular where two are alike
     lower = torch.linalg.cholesky_ex(gram).L
-    query = torch.bmm(problem.hidden.unsqueeze(1), main.transpose(1, 2))  # (n, 1, r)
-    products = torch.cat([torch.bmm(keys, main.transpose(1, 2)), query], 1)  # (n, K + 1, r)
-    factor: Tensor = torch.linalg.solve_triangular(
-        lower.transpose(1, 2), products, upper=True, left=False
-    )
+    unit = torch.linalg.solve_triangular(lower, exact, upper=False).to(keys.dtype).transpose(1, 2)
+    factor = torch.cat(
+        [torch.bmm(keys, unit), torch.bmm(problem.hidden.unsqueeze(1), unit)], 1
+    )  # (n, K + 1, r)
     lengths = torch.linalg.vector_norm(keys, dim=2).square_()  # (n, K)
     # What rounding may take below 0.
     leftover = (lengths - factor[:, :-1].square().sum(2)).clamp_min_(0)

@@ -115,7 +115,10 @@ def _descend(
     rows = torch.cat([weighted, squares], 1)  # (n, 2 r, K)
     observed = observations(rows, followed)  # what the labels give to both sums: rows Y (n, 2 r, C)
     # share of each class among the labels (n, r, C): where its p is going
-    wanted = observed.chunk(2, 1)[1]
+    wanted = observed.chunk(2, 1)[1].clone()
+    # A share of now is a sum of its own: as a difference to the wanted one, a share below the
+    # rounding of that one would be lost, and its logarithm with it.
+    observed.chunk(2, 1)[1].zero_()
     # in bits: 2^x takes a third of the time (n, K, C)
     base, probabilities = followed.logits.mul_(LOG2_E), followed.probabilities
     keys, logits = LOG2_E * along.keys, base
@@ -134,11 +137,11 @@ def _descend(
     def move(classes: slice) -> None:
         """One Newton step of some classes in all directions."""
         at = (..., classes)
-        # rows (Y - P) (n, 2 r, c)
+        # rows (Y - P), and for shares rows (-P) (n, 2 r, c)
         products = torch.baddbmm(observed[at], scaled, probabilities[at], alpha=-1)
-        # minus the gradient of the loss; share wanted less share now
-        gradients, missing = products.chunk(2, 1)
-        share = _mean(wanted[at] - missing, wanted[at])
+        # minus the gradient of the loss; minus the share now
+        gradients, lost = products.chunk(2, 1)
+        share = _mean(lost.neg_(), wanted[at])
         step = gradients.addcmul_(theta[at], l2_to_base, value=-1).div_(
             share.mul_(curvatures).add_(l2_to_base)
         )

@@ -33,7 +33,7 @@ SPARE, STEP, RANK = 64, 32, 16  # as in hebblm.adapt.solvers.fast, which a test 
 RIDGE, TAIL = F(1e-5), F(1e-6)
 SMALL, LEVEL, DAMPED, OWN, DUPLICATES = F(1e-9), F(1.01), F(0.5), F(0.25), F(0.01)
 FAR = F(1e12)
-SAMPLED = 128
+PARTS = 3  # rows of bfloat16 that hold one of float32
 LOWEST = F(-100)  # in bits: what stands where no class is
 SLACK = F(16 * 1.1920929e-07)
 
@@ -280,9 +280,35 @@ def _inverse_lower(gram, size):
 
 
 @njit(**FLAGS)
+def _make_orthonormal(rows, count):
+    """Turn the first rows X into unit directions ``L^-1 X`` of ``X X^T + ridge = L L^T``, by way of
+    float64: the rows are nearly parallel.
+    """
+    width = rows.shape[1]
+    gram = np.empty((count, count), np.float64)
+    for i in range(count):
+        for j in range(i + 1):
+            total = 0.0
+            for d in range(width):
+                total += np.float64(rows[i, d]) * np.float64(rows[j, d])
+            gram[i, j] = total
+        gram[i, i] += RIDGE
+    inverse = _inverse_lower(gram, count)
+    turned = np.empty(width, np.float64)
+    for i in range(count - 1, -1, -1):  # a direction takes rows before its own, which still stand
+        turned[:] = 0.0
+        for j in range(i + 1):
+            factor = inverse[i, j]
+            for d in range(width):
+                turned[d] += factor * rows[j, d]
+        for d in range(width):
+            rows[i, d] = F(turned[d])
+
+
+@njit(**FLAGS)
 def _directions(
     keys, keys_half, use_half, query, count, weights, lengths, products, one, rank, sizes,
-    main, main_half, mixing, along, both, leftover, rest, first, pairs,
+    main, main_half, mixing, along, split, leftover, rest, first, pairs,
 ):  # fmt: skip
     """Write what 16 directions hold of each key, turned so that the curvature is diagonal.
 
@@ -310,54 +336,38 @@ def _directions(
             mixing[j, k] /= top
     times(mixing, keys, main, rank, count)
     _normalise_rows(main, rank)
+    _make_orthonormal(main, rank)
     if use_half:
-        # A direction is the sum of two rows of bfloat16, to 16 bits; the keys are exact.
+        # A direction is the sum of three rows of bfloat16, to 24 bits; the keys are exact.
         for j in range(rank):
             for d in range(width):
-                bits = half.rounded(main[j, d])
-                main_half[j, d] = bits
-                high = as_float(Int(Int(bits) << Int(16)))
-                bits = half.rounded(main[j, d] - high)
-                main_half[rank + j, d] = bits
-                # so that every product is with the same direction
-                main[j, d] = high + as_float(Int(Int(bits) << Int(16)))
+                remains = main[j, d]
+                for part in range(PARTS):
+                    bits = half.rounded(remains)
+                    main_half[part * rank + j, d] = bits
+                    remains -= as_float(Int(Int(bits) << Int(16)))
+        for j in range(PARTS * rank):
             first[j] = j
-            first[rank + j] = rank + j
-        half.products(keys_half, main_half, first, both, count, 2 * rank, pairs)
+        half.products(keys_half, main_half, first, split, count, PARTS * rank, pairs)
         for k in range(count):
             for j in range(rank):
-                along[k, j] = both[k, j] + both[k, rank + j]
+                along[k, j] = split[k, j] + (split[k, rank + j] + split[k, 2 * rank + j])
     else:
         times_transposed(keys, main, along, count, rank)
-    gram = np.empty((rank, rank), np.float64)
-    for i in range(rank):
-        for j in range(i + 1):
-            gram[i, j] = dot(main[i], main[j])
-        gram[i, i] += RIDGE
-    inverse = _inverse_lower(gram, rank)
     size = rank + (1 if one > F(0) else 0)
-    # products with unit directions: those with X times L^-T, and the bias's share
+    # what the directions hold of the keys and, last, of the query, and the bias's share
     turned = np.empty((count + 1, size), np.float32)
-    seen = np.empty(rank, np.float32)
-    for k in range(count + 1):
-        if k < count:
-            for j in range(rank):
-                seen[j] = along[k, j]
-        else:
-            for j in range(rank):
-                seen[j] = dot(main[j], query)
+    for k in range(count):
         length = F(0)
-        for i in range(rank):
-            value = F(0)
-            for j in range(i + 1):
-                value += F(inverse[i, j]) * seen[j]
-            turned[k, i] = value
-            length += value * value
-        if one > F(0):
-            turned[k, rank] = F(1)
-        if k < count:
-            left = lengths[k] - length
-            leftover[k] = F(0) if left < F(0) else left
+        for j in range(rank):
+            turned[k, j] = along[k, j]
+            length += along[k, j] * along[k, j]
+        left = lengths[k] - length
+        leftover[k] = F(0) if left < F(0) else left
+    for j in range(rank):
+        turned[count, j] = dot(main[j], query)
+    if one > F(0):
+        turned[:, rank] = F(1)
     curvature = np.zeros((size, size), np.float32)
     for k in range(count):
         for i in range(size):
@@ -579,8 +589,8 @@ def newton_rows(
     keys_half = np.zeros((room if exact_half else 0, wide), np.int16)
     rows_of_head = np.zeros((0 if exact_half else most, wide), np.float32)
     main = np.zeros((padded(rank), wide), np.float32)
-    main_half = np.zeros((padded(2 * rank), wide), np.int16)
-    both = np.zeros((room, padded(2 * rank)), np.float32)
+    main_half = np.zeros((padded(PARTS * rank), wide), np.int16)
+    split = np.zeros((room, padded(PARTS * rank)), np.float32)
     mixing = np.zeros((padded(rank), padded(k_most)), np.float32)
     along = np.zeros((room, directions), np.float32)
     rows = np.zeros((padded(2 * size), padded(k_most)), np.float32)
@@ -597,7 +607,7 @@ def newton_rows(
     factors = np.zeros(k_most, np.float32)
     places = np.zeros(k_most, np.int64)
     followed = np.zeros(most + 4, np.int64)
-    first = np.zeros(padded(2 * rank), np.int64)
+    first = np.zeros(padded(PARTS * rank), np.int64)
     # 16 more, so that rows do not lie a power of two apart and meet in the caches
     pairs = np.zeros((wide // 2 if exact_half else 0, most + 16), np.int32)
     peaks = np.zeros(vocabulary // STRIDE, np.float32)
@@ -698,7 +708,7 @@ def newton_rows(
         _to_shares(base, p, own_logs, count, n)
         curvatures, own_query = _directions(
             keys, keys_half, exact_half, query, count, weights, lengths, products_with_query, one,
-            rank, sizes, main, main_half, mixing, along, both, leftover, rest, first, pairs,
+            rank, sizes, main, main_half, mixing, along, split, leftover, rest, first, pairs,
         )  # fmt: skip
         before, after = _descend(
             along, curvatures, own_query, leftover, rest, sizes, places, z, p, base, alpha, factors,
