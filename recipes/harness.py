@@ -35,10 +35,7 @@ from recipes.bench.servers import running
 from recipes.markdown import ROOT
 
 PROG = "python -m recipes.harness"
-ALLOWED = 1e-4  # nats between two log-likelihoods of the base
-# The likely reason why `best` differs by more than the base is MbPA, which enlarges differences of
-# rounding in the states. This limit was set after it was measured.
-ALLOWED_ADAPTED = 2e-3
+ALLOWED = 1e-4  # nats between two log-likelihoods
 LEARNED = "docs/index.md"
 SERVED = "served"
 TASKS: dict[str, dict[str, Any]] = {
@@ -97,13 +94,8 @@ def main(config: HarnessConfig, argv: list[str]) -> None:
     if config.json is not None:
         write_json(config.json, document)
     for name, row in document["differences"].items():
-        if row["nats"] > allowed(name):
-            raise UserError(f"{name}: log-likelihoods differ by more than {allowed(name)} nats")
-
-
-def allowed(name: str) -> float:
-    """Return how far two log-likelihoods of a comparison may lie apart, nats."""
-    return ALLOWED if name.startswith("base:") else ALLOWED_ADAPTED
+        if row["nats"] > ALLOWED:
+            raise UserError(f"{name}: log-likelihoods differ by more than {ALLOWED} nats")
 
 
 def compared(config: HarnessConfig, command: str) -> dict[str, Any]:
