@@ -377,7 +377,7 @@ class Reader:
 
         Raises:
             UserError: n or budget below 1, ``least`` that is no probability below 1, a context or
-                letters that are not a string, or letters that contain a space.
+                letters that are not a string or contain a space.
         """
         with turn(self):
             return suggest(

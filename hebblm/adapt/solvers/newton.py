@@ -116,8 +116,8 @@ def _descend(
     observed = observations(rows, followed)  # what the labels give to both sums: rows Y (n, 2 r, C)
     # share of each class among the labels (n, r, C): where its p is going
     wanted = observed.chunk(2, 1)[1].clone()
-    # A share of now is a sum of its own: as a difference to the wanted one, a share below the
-    # rounding of that one would be lost, and its logarithm with it.
+    # The share now is summed by itself. Taken as a difference to the wanted share, a share smaller
+    # than its rounding would be lost, and its logarithm with it.
     observed.chunk(2, 1)[1].zero_()
     # in bits: 2^x takes a third of the time (n, K, C)
     base, probabilities = followed.logits.mul_(LOG2_E), followed.probabilities
@@ -140,8 +140,8 @@ def _descend(
         # rows (Y - P), and for shares rows (-P) (n, 2 r, c)
         products = torch.baddbmm(observed[at], scaled, probabilities[at], alpha=-1)
         # minus the gradient of the loss; minus the share now
-        gradients, lost = products.chunk(2, 1)
-        share = _mean(lost.neg_(), wanted[at])
+        gradients, minus_now = products.chunk(2, 1)
+        share = _mean(minus_now.neg_(), wanted[at])
         step = gradients.addcmul_(theta[at], l2_to_base, value=-1).div_(
             share.mul_(curvatures).add_(l2_to_base)
         )
