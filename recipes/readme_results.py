@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from hebblm.adapt.methods import EVALUATED, PUBLISHED
 from hebblm.io.files import read_json
@@ -242,26 +241,21 @@ def pictures() -> str:
     """
     paths = [RESULTS / name / "result.json" for name in ("incremental", "online", "permuted-mnist")]
     paths.insert(2, ROOT / "recipes" / "vision" / "online-fast.json")
-    documents = [read_json(path) for path in paths]
-    shown = [table for document in documents for table in _balanced(document)]
+    shown = [table for path in paths for table in tables(read_json(path))]
     return _headed([to_markdown(replace(table, notes=())) for table in shown])
 
 
 def vision() -> str:
-    """Return the tables of the image experiments, balanced where there are several proportions."""
-    beside = ROOT / "recipes" / "vision"
-    names = ("incremental", "online", "pretrain-classes", "ablation", "permuted-mnist")
-    paths = [RESULTS / name / "result.json" for name in names]
-    further = sorted(path for path in beside.glob("*.json"))
-    documents = [read_json(path) for path in [*paths[:2], *further, *paths[2:]]]
-    shown = [table for document in documents for table in _balanced(document)]
+    """Return every table of the image experiments; those of one experiment stand together."""
+    order = ("incremental", "online", "pretrain-classes", "ablation", "permuted-mnist")
+    beside = sorted((ROOT / "recipes" / "vision").glob("*.json"))
+    documents = [read_json(path) for path in beside]
+    shown = []
+    for experiment in order:
+        first = read_json(RESULTS / experiment / "result.json")
+        further = [found for found in documents if found["experiment"] == experiment]
+        shown += [table for document in (first, *further) for table in tables(document)]
     return _headed([to_markdown(table) for table in shown])
-
-
-def _balanced(document: dict[str, Any]) -> list[Table]:
-    """Return the first table of an image experiment, and the differences that belong to it."""
-    first, *others = tables(document)
-    return [first, *(table for table in others if table.name.endswith(("pairs-1-1", "pairs-50")))]
 
 
 PAGES: dict[Path, dict[str, Callable[[], str]]] = {
