@@ -51,6 +51,7 @@ from hebblm.reader.reading import TextInParts, read_documents
 from hebblm.reader.replay import check_still, read_again, without_documents, without_word
 from hebblm.reader.rerank import RankedText, rank
 from hebblm.reader.scores import Scores
+from hebblm.reader.seat import Seat
 from hebblm.reader.session import ReaderSession
 from hebblm.reader.suggest import suggest
 from hebblm.runtime.turns import turn
@@ -470,7 +471,11 @@ class Reader:
             draft=draft,
         )
         with turn(self):
-            steps = generate(self.session, prompt, wanted, self._beginning)
+            beginning = self._beginning
+            if beginning is not None and not self.uses_dynamic_base:
+                # The prompt is read twice: before its last word, and with what that word became.
+                beginning = Seat(self.session.another())
+            steps = generate(self.session, prompt, wanted, beginning)
             return "".join(step.text for step in steps)
 
     def stream(
@@ -509,7 +514,7 @@ class Reader:
                 steps = iter([*generate(self.session, prompt, wanted, self._beginning)])
             else:
                 session = self.session.snapshot()
-                steps = generate(session, prompt, wanted, TextStart(session))
+                steps = generate(session, prompt, wanted, Seat(session))
         yield from steps
 
     def complete(

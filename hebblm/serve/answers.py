@@ -15,10 +15,11 @@ from hebblm.online.drawing import Answer, Drawn
 from hebblm.online.prompts import Prompt
 from hebblm.reader.generate import Wanted, answer_to, complete, generate
 from hebblm.reader.inputs import check_text
+from hebblm.reader.seat import Seat
 from hebblm.reader.session import ReaderSession
 from hebblm.serve.bodies import Chat, Completion
 from hebblm.serve.errors import ApiError, refused
-from hebblm.serve.seats import Seat, Seats
+from hebblm.serve.seats import Seats
 from hebblm.serve.texts import names_of, texts_of
 
 T = TypeVar("T")

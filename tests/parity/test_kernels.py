@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -258,6 +262,36 @@ def test_products_of_bfloat16(rows: int, columns: int) -> None:
         torch.testing.assert_close(
             out[:rows, :columns].double(), expected[:rows], rtol=0, atol=1e-4
         )
+
+
+OLDER = """
+import torch
+from hebblm.kernels import forms
+
+half = forms.compiled("half")
+assert forms.form() == "float32"
+assert half.products is half.by_loop
+a, b = (torch.randn(rows, 96).bfloat16() for rows in (32, 20))
+bits = [each.view(torch.int16).numpy() for each in (a, b)]
+out, pairs = torch.zeros(32, 32), torch.zeros(48, 32, dtype=torch.int32)
+half.products(*bits, torch.arange(20).numpy(), out.numpy(), 32, 20, pairs.numpy())
+torch.testing.assert_close(out[:, :20], a.float() @ b.float().t(), rtol=0, atol=1e-4)
+wide = forms.compiled("products")
+assert wide.LANES == 8
+"""
+
+
+def test_kernels_take_no_instruction_that_numba_is_told_to_leave_out(tmp_path: Path) -> None:
+    told = {
+        "HEBBLM_KERNELS": "bfloat16",
+        "NUMBA_CPU_NAME": "haswell",
+        "NUMBA_CPU_FEATURES": "+avx2,+fma",
+        "NUMBA_CACHE_DIR": str(tmp_path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", OLDER], env={**os.environ, **told}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_weights_that_are_not_exact_in_bfloat16_stay_in_float32() -> None:

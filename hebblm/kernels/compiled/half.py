@@ -8,12 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import llvmlite.ir as ir
-from llvmlite import binding
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from hebblm.kernels.compiled import tiles
+from hebblm.kernels.compiled import processor, tiles
 from hebblm.kernels.compiled.arithmetic import FLAGS, F, as_float, as_int
 from hebblm.kernels.compiled.arithmetic import I as Int
 from hebblm.kernels.compiled.products import INDEX, at, rows_from, totals
@@ -24,7 +23,7 @@ INSTRUCTION = "llvm.x86.avx512bf16.dpbf16ps.512"
 
 def has_instruction() -> bool:
     """Return whether the processor multiplies bfloat16 and adds in float32."""
-    return tiles.are_there() or bool(binding.get_host_cpu_features().get("avx512bf16", False))
+    return tiles.are_there() or processor.has("avx512bf16")
 
 
 class _Bfloat16(ir.types._BaseFloatType):

@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import llvmlite.ir as ir
-from llvmlite import binding
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from hebblm.kernels.compiled import processor
 from hebblm.kernels.compiled.arithmetic import FLAGS, F
 
 WIDE = 16  # numbers that rows are padded to
 BLOCK = 4  # rows that are computed at once; a matrix has room for a multiple of it
 # numbers in a register
-LANES = 16 if binding.get_host_cpu_features().get("avx512f", False) else 8
+LANES = 16 if processor.has("avx512f") else 8
 DOWN = LANES // 4  # rows of A in a block of A B^T
 INDEX, FLOAT = ir.IntType(64), ir.FloatType()
 VECTOR = ir.VectorType(FLOAT, LANES)

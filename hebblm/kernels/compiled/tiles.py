@@ -14,11 +14,11 @@ from typing import Any
 
 import llvmlite.ir as ir
 import numpy as np
-from llvmlite import binding
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from hebblm.kernels.compiled import processor
 from hebblm.kernels.compiled.arithmetic import FLAGS
 from hebblm.kernels.compiled.products import INDEX, at, rows_from
 
@@ -32,8 +32,7 @@ LINE = ir.VectorType(WORD, SIZE)
 @cache
 def are_there() -> bool:
     """Return whether the processor has tiles, and the system lets this process use them."""
-    features = binding.get_host_cpu_features()
-    if not (features.get("amx-bf16", False) and features.get("avx512f", False)):
+    if not (processor.has("amx-bf16") and processor.has("avx512f")):
         return False
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return False

@@ -9,13 +9,15 @@ import torch
 
 import hebblm
 from hebblm.models.huggingface.base import HuggingFaceBase
+from hebblm.online.drawing import Sampling
 from hebblm.online.effort import SearchEffort
 
 pytest.importorskip("starlette")
 
 from hebblm.reader.own_text import TextStart
+from hebblm.reader.seat import Seat
 from hebblm.reader.suggest import suggest
-from hebblm.serve.seats import Seat, Seats
+from hebblm.serve.seats import Seats
 
 from ...support.pieces import tokenizer_of
 from ..models.architectures import random_model
@@ -64,31 +66,57 @@ def test_suggestions_of_a_seat_are_those_of_the_reader(reader: hebblm.Reader) ->
             assert one.probability == pytest.approx(other.probability, rel=1e-3)
 
 
-def test_a_letter_more_reads_no_token_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = model("Llama").reader("best")
-    reader.read(NOTES)
-    reader.begin()
-    seats = Seats(reader.session.snapshot())
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Lengths of what the base reads for one text; continuations come several at a time."""
     read: list[int] = []
     states = HuggingFaceBase._states
 
     def counted(base: HuggingFaceBase, ids: torch.Tensor) -> torch.Tensor:
-        if len(ids) == 1:  # what continuations read comes several at a time
+        if len(ids) == 1:
             read.append(ids.shape[1])
         return states(base, ids)
 
     monkeypatch.setattr(HuggingFaceBase, "_states", counted)
+    return read
+
+
+def test_a_letter_more_reads_no_token_again(passes: list[int]) -> None:
+    reader = model("Llama").reader("best")
+    reader.read(NOTES)
+    reader.begin()
+    seats = Seats(reader.session.snapshot())
     ids = seats.session.ids("the end of the list , the list is").tolist()
     for more in ([], [], ids[1:3], []):
-        read.clear()
+        passes.clear()
         with seats.take([*ids, *more]) as seat, seat.text([*ids, *more]):
             pass
         if more:
-            assert sum(read) == len(more)
-    read.clear()
+            assert sum(passes) == len(more)
+    passes.clear()
     with seats.take(ids) as seat, seat.text(ids):
         pass
-    assert sum(read) == 0
+    assert sum(passes) == 0
+
+
+def test_an_answer_reads_its_prompt_once(passes: list[int]) -> None:
+    reader = model("Llama").reader("best")
+    reader.read(NOTES)
+    reader.begin()
+    prompt = "the end of the list , the list is the li"
+    tokens = len(reader.session.ids(prompt))
+    passes.clear()
+    text = reader.generate(prompt, max_new_tokens=1, temperature=0)
+    assert tokens - 5 < sum(passes) < tokens + 5
+    passes.clear()
+    assert (
+        "".join(
+            step.text
+            for step in reader.stream(prompt, max_new_tokens=1, sampling=Sampling(temperature=0))
+        )
+        == text
+    )
+    assert tokens - 5 < sum(passes) < tokens + 5
 
 
 def test_what_is_learned_later_does_not_change_a_snapshot(reader: hebblm.Reader) -> None:
