@@ -37,6 +37,7 @@ from recipes import (
     scale_tables,
     second_sighting,
     serve_tables,
+    speed_tables,
 )
 from recipes import causal_tables as causal
 from recipes.bench.record import BenchResult
@@ -303,6 +304,11 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "beside-words": causal.beside_words,
         "keys": causal.keys,
         "heads": causal.heads,
+    },
+    RECIPES / "speed" / "README.md": {
+        "real": speed_tables.real,
+        "prototypes": speed_tables.prototypes,
+        "forms": speed_tables.forms,
     },
     RECIPES / "dynamic" / "README.md": {"without-training-text": causal.without_training_text},
     RECIPES / "conclusions.md": {

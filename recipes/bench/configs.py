@@ -201,12 +201,14 @@ class RealConfig(BenchConfig):
         text: file that is read.
         tokens: pieces of it.
         contexts: windows, in tokens.
+        dtype: type of the weights, as --dtype of hebblm-eval takes it.
     """
 
     model: str = "smollm2-135m"
     text: Path = Path("docs/methods.md")
     tokens: int = 4000
     contexts: list[int] = _several(1024, 4096)
+    dtype: str = "auto"
 
 
 @dataclass(frozen=True)

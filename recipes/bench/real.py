@@ -30,7 +30,7 @@ def _window(config: RealConfig, context: int, rounds: Rounds) -> Row:
     """Read the same pieces by plain code, by the base alone and by the base with ``best``, in
     turn.
     """
-    lm = hebblm.load(config.model, context=context, device=str(rounds.device))
+    lm = hebblm.load(config.model, context=context, device=str(rounds.device), dtype=config.dtype)
     text = config.text.read_text(encoding="utf-8")
     ids = torch.as_tensor(lm.vocabulary.encode(text, include=False).ids)[: config.tokens]
     spent: dict[str, float] = {}  # by what is computed, in the last round
