@@ -18,7 +18,7 @@ FORMS = SPEED / "forms.json"
 
 
 def real() -> str:
-    """Return the cost of the base and of ``best`` beside plain transformers."""
+    """Return the cost of the base and of ``best``, and of plain transformers."""
     lines = [
         "| Measured | Form | Window | plain, ms | base, ms | `base,best`, ms "
         "| base, plain = 1 | `base,best`, base = 1 |",

@@ -173,6 +173,11 @@ def _stream(document: Mapping[str, Any]) -> Table:
     point = next(iter(by_method.values())).get("hyperparameters", {})
     if "steps" in point and experiment == "online":
         title += f", {point['steps']:g} steps an interval at {point['lr']:g}"
+    online = document["settings"].get("online", {})
+    if online.get("rebuilt"):
+        title += f", keys computed anew every {online['rebuilt']} intervals"
+    if online.get("norms", "batch") != "batch":
+        title += f", norms {online['norms']}"
     columns = [_METHOD]
     columns += _accuracy_columns(TITLES)
     more = {}

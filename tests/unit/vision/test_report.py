@@ -227,6 +227,18 @@ def test_the_harmonic_mean_is_shown_of_results_that_have_it() -> None:
     assert texts(table)[0][-2:] == ["40.00", "20.00"]
 
 
+def test_a_title_says_how_the_network_learns_online() -> None:
+    found = class_document("online", ("50",))
+    for method in found["methods"].values():
+        method["conditions"]["50"]["hyperparameters"] = {"steps": 5.0, "lr": 0.01}
+    assert tables(found)[0].title == "Online adaptation, 5 steps an interval at 0.01, small"
+    found["settings"]["online"] = {"rebuilt": 20, "norms": "frozen"}
+    assert tables(found)[0].title == (
+        "Online adaptation, 5 steps an interval at 0.01, keys computed anew every 20 intervals, "
+        "norms frozen, small"
+    )
+
+
 def test_online_table_stands_beside_the_papers() -> None:
     (table,) = tables(class_document("online", ("50",)))
     text = texts(table)
