@@ -97,6 +97,10 @@ class ReaderSession:
             train_counts=torch.tensor(counts, device=device),
             new_classes=new_classes,
             window=predictor.requirements.window,
+            # A text's new words are rows of the head, and a dynamic base moves all rows. Otherwise
+            # keys keep their exact normalisers. Those that MbPA estimates depend on a sample of
+            # classes, which the rounding of a state can change.
+            fixed=not (method.uses_dynamic_base or vocabulary.grows),
         )
         self.online = OnlineSession(self.source, [context], {self.method: predictor})
         self._load(saved, memory)

@@ -155,3 +155,20 @@ def test_a_method_that_changes_the_weights_has_no_copy(tmp_path: Path) -> None:
     reader = model("words").reader("dynamic", settings={"dynamic.rule": "sgd", "dynamic.lr": 1e-3})
     with pytest.raises(hebblm.errors.UserError, match="changes the weights"):
         reader.session.snapshot()
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "kept"),
+    [("Llama", "best", True), ("Llama", "dynamic+best", False), ("words", "best", False)],
+)
+def test_keys_keep_their_exact_normalisers_where_the_head_stays(
+    kind: str, method: str, kept: bool
+) -> None:
+    reader = model(kind).reader(method)
+    reader.read(NOTES)
+    memory, head = reader.session.memory, reader.session.context.head
+    (entries,) = memory.segments()
+    assert (entries.log_normalizers is not None) == kept
+    if entries.log_normalizers is not None:
+        exact = head.logits(memory.states_of(entries.keys).float()).double().logsumexp(1)
+        torch.testing.assert_close(entries.log_normalizers.double(), exact, rtol=0, atol=1e-4)
