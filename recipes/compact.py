@@ -21,6 +21,7 @@ COMMITTED = (ROOT / "recipes", ROOT / "data" / "models" / "tuned")
 DIGITS = 10  # no page shows as many
 CURVE_DIGITS = 6
 POINTS = 60  # of a curve
+PICTURED = ("online", "permuted-mnist")  # image experiments whose curves a page shows
 LINE = 1000  # characters of a line that is not broken further
 
 
@@ -48,7 +49,12 @@ def trimmed(document: dict[str, Any]) -> dict[str, Any]:
             name: item | {"running": thin(item["running"])}
             for name, item in document["methods"].items()
         }
-    elif schema == VISION_SCHEMA and document["experiment"] != "incremental":
+    elif schema == VISION_SCHEMA:
+        # The scores of the values that were tried; no page shows them.
+        tried = rounded(document.get("tuning", {}), CURVE_DIGITS)
+        document = {**document, "tuning": tried} if tried else document
+        if document["experiment"] == "incremental":
+            return document
         shorter = {
             name: _image_method(document["experiment"], item)
             for name, item in document["methods"].items()
@@ -61,15 +67,15 @@ def trimmed(document: dict[str, Any]) -> dict[str, Any]:
 def _image_method(experiment: str, item: dict[str, Any]) -> dict[str, Any]:
     """Return a method of an image experiment without the curves that nothing shows.
 
-    The curves of single seeds are read of incremental learning alone. Sensitivity is shown as a map
-    of cells.
+    The curves of single seeds are read of incremental learning alone, and those over all seeds of
+    what a committed picture shows.
     """
     if "conditions" not in item:
         return item
     conditions = {
         name: {
             **found,
-            "curve": [] if experiment == "sensitivity" else thin(found["curve"]),
+            "curve": thin(found["curve"]) if experiment in PICTURED else [],
             "seeds": [{**seed, "curve": []} for seed in found["seeds"]],
         }
         for name, found in item["conditions"].items()
