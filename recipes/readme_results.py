@@ -249,8 +249,7 @@ def pictures() -> str:
 def vision() -> str:
     """Return every table of the image experiments; those of one experiment stand together."""
     order = ("incremental", "online", "pretrain-classes", "ablation", "permuted-mnist")
-    beside = sorted((ROOT / "recipes" / "vision").glob("*.json"))
-    documents = [read_json(path) for path in beside]
+    documents = [read_json(path) for path in sorted((RECIPES / "vision").glob("*.json"))]
     shown = []
     for experiment in order:
         first = read_json(RESULTS / experiment / "result.json")

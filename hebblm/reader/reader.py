@@ -378,7 +378,7 @@ class Reader:
 
         Raises:
             UserError: n or budget below 1, ``least`` that is no probability below 1, a context or
-                letters that are not a string or contain a space.
+                typed letters that are no string, or letters with a space.
         """
         with turn(self):
             return suggest(
