@@ -24,7 +24,7 @@ from hebblm.io.groups import prefixed, under
 from hebblm.io.tensors import placed, read_tensors, write_tensors
 from hebblm.online.layout import Layout
 from hebblm.online.ranks import Observed
-from hebblm.online.session import OnlineSession, State
+from hebblm.online.session import OF_BASE, OnlineSession, State
 from hebblm.runtime.progress import log
 from hebblm.runtime.ranks import ALONE, Ranks
 
@@ -104,6 +104,8 @@ class PassCheckpoint:
     _bytes: int = 0  # of the observations
     _steps: int = 0
     _ranks: Ranks = ALONE
+    # where the base read ahead from, and its state there
+    _base: tuple[int, State] = (0, {})
     _begun: float = 0.0  # seconds on the clock
     _before: tuple[int, float] = (0, 0.0)  # bytes that the ranks had sent, and for how long
     # steps with sizes (L, 2), and labels
@@ -124,9 +126,11 @@ class PassCheckpoint:
         scores: EvaluationScores,
         layout: Layout,
         ranks: Ranks = ALONE,
-    ) -> int:
-        """Load the state of an earlier process into session, scores and notes; return its place in
-        the streams.
+    ) -> tuple[int, int]:
+        """Load the state of an earlier process into session, scores and notes.
+
+        Return the place in the streams up to which tokens are scored, and the place up to which the
+        base has read. The base may stand earlier: it reads ahead, and reads that part again.
 
         Several ranks go on from the last place that all of them have saved.
         """
@@ -141,7 +145,7 @@ class PassCheckpoint:
         names = [path.name for path in self.folder.glob(f"*{STATE}")]
         common = set.intersection(*map(set, ranks.all_gather_object(names)))
         if not common:
-            return 0
+            return 0, 0
         name = max(common)
         self._remove_states_but(name)
         record, state = self._read(name)
@@ -158,7 +162,12 @@ class PassCheckpoint:
         scores.earlier_seconds = record["clock"]
         done = sum(min(length, place) for length in layout.lengths)
         log(f"{self.title} continues after its first {done:,} of {sum(layout.lengths):,} tokens")
-        return place
+        return place, int(record["read"])
+
+    def keep_base(self, place: int) -> None:
+        """Keep the base's state before it reads ahead from a place of the streams."""
+        assert self._session is not None, "a pass begins before the base reads"
+        self._base = place, self._session.source.state_dict()
 
     def observe_ranks(self, observed: Observed, *, written: bool) -> None:
         """Record observations that were learned together, before the next search; ``written``: to
@@ -172,9 +181,14 @@ class PassCheckpoint:
             self._bytes += observation.queries.numel() * observation.queries.element_size()
         self._steps += 1
 
-    def reach(self, place: int) -> None:
+    def reach(self, place: int, read: int) -> None:
         """Save, if it is time, that everything before a place of the streams was scored and learned
         from.
+
+        Args:
+            place: place of the streams.
+            read: place up to which the base has read, at or beyond ``place``. Beyond it, what is
+                saved is the base's state of :meth:`keep_base`.
 
         Raises:
             KeyboardInterrupt: Ctrl-C came before.
@@ -185,13 +199,13 @@ class PassCheckpoint:
         ended = place >= self._layout.longest
         due = now - run.last >= EVERY or (ended and now - run.started >= EVERY)
         if any(self._ranks.all_gather_object(due or run.stopped or self._bytes > MOST)):
-            self._save(place)
+            self._save(place, read)
             run.last = time.monotonic()
         run.within = not ended
         if run.stopped:
             raise KeyboardInterrupt
 
-    def _save(self, place: int) -> None:
+    def _save(self, place: int, read: int) -> None:
         """Write a part, then the state after it."""
         scores = self._scores
         if place > self._begin:
@@ -200,8 +214,14 @@ class PassCheckpoint:
             self._parts += 1
             self._begin = place
         assert self._session is not None, "a pass begins before it is saved"
+        state = self._session.state_dict()
+        if read > place:  # the base is ahead of the place
+            read, base = self._base
+            others = {key: value for key, value in state.items() if not key.startswith(OF_BASE)}
+            state = {**others, **prefixed(OF_BASE, base)}
         record = {
             "place": place,
+            "read": read,
             "parts": self._parts,
             "totals": scores.totals(),
             "clock": scores.earlier_seconds + time.monotonic() - self._begun,
@@ -211,7 +231,7 @@ class PassCheckpoint:
         # One of several ranks may be killed before it has saved: the former state stays until all
         # have this one.
         name = STATE if self._ranks.size == 1 else f"{place:012d}-{STATE}"
-        write_tensors(self.folder / name, self._session.state_dict(), KIND, record)
+        write_tensors(self.folder / name, state, KIND, record)
         self._ranks.wait()
         self._remove_states_but(name)
 

@@ -147,26 +147,30 @@ def evaluate(
     pace = _pace(schedule, layout, hooks, counts=bool(counting))
     memories = [context.memory for context in contexts] if schedule.write else []
     record = _recorder(predictors, scores, hooks)
-    first = 0
+    first = 0  # place from which on tokens are scored
+    read_from = 0  # place from which on the base reads
     if checkpoint is not None:
-        first = checkpoint.begin(session, scores, layout, ranks)
+        first, read_from = checkpoint.begin(session, scores, layout, ranks)
     if first:
         _count_ngrams(contexts, text, first)
         hooks.progress(layout.tokens(0, first))
-    for begin in range(first, layout.longest, pace.ahead):
+    for begin in range(read_from, layout.longest, pace.ahead):
         end = min(begin + pace.ahead, layout.longest)
         if hooks.ask is not None:
             hooks.ask(begin, end)
+        if checkpoint is not None and pace.ahead > pace.block:
+            checkpoint.keep_base(begin)
         with session.profiler.part("base"):
             states = text.read(session.source, begin, end)  # (B, n, D)
-        for start, stop in pace.blocks(begin, end, memories):
+        for start, stop in pace.blocks(max(begin, first), end, memories):
             units = text.units(contexts, states, begin, start, stop)
             observed = session.interval(units, record, write=schedule.write)
             if checkpoint is not None:
                 checkpoint.observe_ranks(observed, written=schedule.write)
             hooks.progress(layout.tokens(start, stop))
-        if checkpoint is not None:
-            checkpoint.reach(end)
+            # Several ranks save together, and their blocks may differ.
+            if checkpoint is not None and (stop == end or ranks.size == 1):
+                checkpoint.reach(stop, read=end)
     scores.charge_shared_work(counting)
     return scores.of_all(ranks, layout)
 

@@ -26,6 +26,7 @@ from hebblm.runtime.progress import log
 from hebblm.types import OutputHead
 
 State = dict[str, Tensor]
+OF_BASE = "base: "  # what the names of the base's tensors begin with in a session's state
 Losses = dict[str, Tensor]
 """Losses (N,) in nats, by predictor."""
 S = TypeVar("S", bound="Source")
@@ -229,7 +230,7 @@ class OnlineSession(Generic[S]):
 
     def state_dict(self) -> State:
         """Return everything that later losses depend on, except the entries of the memories."""
-        state = prefixed("base: ", self.source.state_dict())
+        state = prefixed(OF_BASE, self.source.state_dict())
         for number, context in enumerate(self.contexts):
             state |= prefixed(f"context {number}: ", context.state_dict())
         return state
@@ -242,7 +243,7 @@ class OnlineSession(Generic[S]):
         Returns:
             Names of saved mixture weights that nothing here learns.
         """
-        self.source.load_state_dict(under("base: ", state))
+        self.source.load_state_dict(under(OF_BASE, state))
         unused: list[str] = []
         for number, context in enumerate(self.contexts):
             context.set_head(self.source.head)

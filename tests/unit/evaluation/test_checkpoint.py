@@ -70,7 +70,7 @@ class KilledError(Exception):
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(layouts, "BLOCK", 12)
-    monkeypatch.setattr(layouts, "READ_AHEAD", 5)
+    monkeypatch.setattr(layouts, "READ_AHEAD", 35)  # three blocks, and half of one
     monkeypatch.setattr(checkpoint, "EVERY", 0.0)
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "cache"))
 
@@ -274,8 +274,8 @@ def within(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     left = [0]
     write = checkpoint.PassCheckpoint._save
 
-    def interrupted(self: checkpoint.PassCheckpoint, place: int) -> None:
-        write(self, place)
+    def interrupted(self: checkpoint.PassCheckpoint, place: int, read: int) -> None:
+        write(self, place, read)
         if left[0] > 0:
             left[0] -= 1
             raise KilledError
@@ -371,9 +371,9 @@ def test_ctrl_c_saves_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         _read(scenario, settings, run)
     reach = checkpoint.PassCheckpoint.reach
 
-    def pressed(self: checkpoint.PassCheckpoint, place: int) -> None:
+    def pressed(self: checkpoint.PassCheckpoint, place: int, read: int) -> None:
         signal.raise_signal(signal.SIGINT)
-        reach(self, place)
+        reach(self, place, read)
 
     monkeypatch.setattr(checkpoint.PassCheckpoint, "reach", pressed)
     with pytest.raises(KeyboardInterrupt), resumable(scenario, settings, {}, {}) as run:
