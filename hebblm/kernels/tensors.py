@@ -89,6 +89,7 @@ class NewtonProblem:
         late: (L, D) keys.
         signed_sqrt: whether keys are square roots of states.
         most: C, the most classes that a query follows.
+        start: (r, D) directions of 1 and -1 that subspace iteration starts from.
     """
 
     hidden: Tensor
@@ -105,6 +106,7 @@ class NewtonProblem:
     late: Tensor
     signed_sqrt: bool
     most: int
+    start: Tensor
 
 
 def newton(
@@ -136,6 +138,7 @@ def newton(
         _array(problem.kernel_weight),
         _array(problem.early),
         _array(problem.late),
+        _array(problem.start),
         problem.signed_sqrt,
         np.float32(l2_to_base),
         steps,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hebblm import kernels
 from hebblm.adapt.functional.changes import CompactChange
-from hebblm.adapt.solvers.fast import SPARE, STEP
+from hebblm.adapt.solvers.fast import SPARE, STEP, start_directions
 from hebblm.memory.found import Found
 from hebblm.types import Neighbors, OutputHead
 
@@ -73,6 +73,7 @@ def solve(  # noqa: PLR0913 - the parts of a problem of all queries
             hidden[rows], logits[rows], normalizers[rows], head.weight, head.bias, head.cap,
             ids, neighbors.values[rows], logs[rows].float(), weights[rows], early, late,
             signed_sqrt, min((k + SPARE) // STEP * STEP + STEP - 1, len(head.weight)),
+            start_directions(hidden.shape[1]),
         )  # fmt: skip
         solved.append(kernels.newton(problem, l2_to_base=l2_to_base, steps=steps))
     columns: Sequence[Tensor] = solved[0]

@@ -5,6 +5,7 @@ shape.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -279,25 +280,32 @@ def _estimated_normalizers(problem: Problem, logits: Tensor, shape: Tensor) -> T
     return torch.logaddexp(logits.logsumexp(2), tail)
 
 
+@lru_cache(maxsize=16)
+def start_directions(width: int) -> Tensor:
+    """Return random directions (16, D) of 1 and -1, always the same, for subspace iteration to start
+    from.
+
+    Started from some of the keys, a solution would depend on which of two equally near neighbours
+    comes first.
+    """
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(0, 2, (RANK, width), generator=generator).mul_(2).sub_(1).float()
+
+
 def factored(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
     """Return U (n, K, r), u (n, r) and e (n, K): ``U U^T + diag(e)`` is near ``H H^T + 1``, and
     equal on the diagonal.
 
-    U and u hold the keys and the query on the span of some keys after one round of subspace
+    U and u hold the keys and the query on the span of random directions after one round of subspace
     iteration (Halko et al. 2011), and the bias's share: ``U = H (L^-1 X)^T`` with ``X X^T = L
     L^T``.
     """
     keys = problem.keys
-    rank = min(RANK, keys.shape[1])
-    # of each query, ahead of what fills its row (n, 1)
-    present = (problem.weights > 0).sum(1, keepdim=True)
-    evenly = torch.arange(rank, device=keys.device) * (present - 1).clamp_min(0)
-    # (n, r, D)
-    start = evenly.floor_divide(max(rank - 1, 1)).unsqueeze(2).expand(-1, -1, keys.shape[2])
-    # One round: what the keys that we start from see of all others, and from there back to D
+    start = start_directions(keys.shape[2])[: keys.shape[1]].to(keys)  # (r, D)
+    # One round: what all keys see of the directions that we start from, and from there back to D
     # numbers.
     # (n, r, K)
-    main = torch.bmm(keys.gather(1, start), keys.transpose(1, 2)) * problem.weights.unsqueeze(1)
+    main = torch.matmul(start, keys.transpose(1, 2)) * problem.weights.unsqueeze(1)
     tiny = torch.finfo(main.dtype).tiny
     main = main / main.abs().amax(2, keepdim=True).clamp_min(tiny)
     main = torch.nn.functional.normalize(torch.bmm(main, keys), dim=2, eps=tiny)  # X (n, r, D)

@@ -307,7 +307,7 @@ def _make_orthonormal(rows, count):
 
 @njit(**FLAGS)
 def _directions(
-    keys, keys_half, use_half, query, count, weights, lengths, products, one, rank, sizes,
+    keys, keys_half, use_half, query, count, weights, lengths, products, one, rank, start, sizes,
     main, main_half, mixing, along, split, leftover, rest, first, pairs,
 ):  # fmt: skip
     """Write what 16 directions hold of each key, turned so that the curvature is diagonal.
@@ -317,16 +317,17 @@ def _directions(
     """
     width = keys.shape[1]
     for j in range(rank):
-        first[j] = j * max(count - 1, 0) // max(rank - 1, 1)
+        for d in range(start.shape[1]):
+            main[j, d] = start[j, d]
     if use_half:
-        half.products(keys_half, keys_half, first, along, count, rank, pairs)
-    else:
         for j in range(rank):
-            source = keys[first[j]]
-            for d in range(width):
-                main[j, d] = source[d]
+            first[j] = j
+            for d in range(start.shape[1]):  # 1 and -1 are exact
+                main_half[j, d] = half.rounded(main[j, d])
+        half.products(keys_half, main_half, first, along, count, rank, pairs)
+    else:
         times_transposed(keys, main, along, count, rank)
-    # what the chosen keys see of all others (r, K), each of largest 1
+    # what all keys see of the directions that we start from (r, K), each of largest 1
     for j in range(rank):
         top = SMALLEST
         for k in range(count):
@@ -534,14 +535,14 @@ def _descend(
 @njit(
     "void(float32[:, ::1], float32[:, ::1], float32[::1], float32[:, ::1], int16[:, ::1],"
     " float32[::1], float32, int64[:, ::1], int64[:, ::1], float32[:, ::1], float32[:, ::1],"
-    " float32[:, ::1], float32[:, ::1], boolean, float32, int64, int64[:, ::1], float32[:, ::1],"
-    " float32[:, ::1], float32[:, ::1], boolean[::1], int64, int64)",
+    " float32[:, ::1], float32[:, ::1], float32[:, ::1], boolean, float32, int64, int64[:, ::1],"
+    " float32[:, ::1], float32[:, ::1], float32[:, ::1], boolean[::1], int64, int64)",
     cache=True,
     **FLAGS,
 )
 def newton_rows(
     hidden, logits, normalizers, weight, weights_half, bias, cap, ids, labels, logs, kernel_weight,
-    early_keys, late_keys, signed_sqrt, l2_to_base, steps, classes, log_p, change, tails,
+    early_keys, late_keys, start, signed_sqrt, l2_to_base, steps, classes, log_p, change, tails,
     loss_increased, begin, end,
 ):  # fmt: skip
     """Solve the problems of rows ``begin`` to ``end``.
@@ -560,6 +561,7 @@ def newton_rows(
         kernel_weight: (N, K) w; an entry of weight 0 is left out.
         early_keys: (M, D).
         late_keys: (L, D).
+        start: (16, D) directions of 1 and -1 that subspace iteration starts from.
         signed_sqrt: whether keys are square roots of states.
         l2_to_base: in units of the geometric mean of the largest curvature and of the sum of the
             others.
@@ -708,7 +710,7 @@ def newton_rows(
         _to_shares(base, p, own_logs, count, n)
         curvatures, own_query = _directions(
             keys, keys_half, exact_half, query, count, weights, lengths, products_with_query, one,
-            rank, sizes, main, main_half, mixing, along, split, leftover, rest, first, pairs,
+            rank, start, sizes, main, main_half, mixing, along, split, leftover, rest, first, pairs,
         )  # fmt: skip
         before, after = _descend(
             along, curvatures, own_query, leftover, rest, sizes, places, z, p, base, alpha, factors,
