@@ -205,8 +205,10 @@ def load_checkpoint(folder: Path, *, dictionary_sha256: str | None = None) -> AW
         raise CheckpointError(f"{folder / CONFIG} is missing or has no hash of {path}; {REMEDY}")
     if recorded is not None and recorded != file_sha256(path):
         raise CheckpointError(f"{path} does not match the sha256 in {CONFIG}; {REMEDY}")
-    model = AWDLSTM(_fitting(header.get("config", ""), tensors, path))
-    model.load_state_dict({name: value.float() for name, value in tensors.items()})
+    config = _fitting(header.get("config", ""), tensors, path)
+    with torch.device("meta"):  # without drawing weights, which are replaced
+        model = AWDLSTM(config)
+    model.load_state_dict({name: value.float() for name, value in tensors.items()}, assign=True)
     return model.eval()
 
 

@@ -46,8 +46,8 @@ SMALL = 1 << 18  # weights of the largest matrix: a megabyte, which lies in a co
 class AwdBase(GradientBase):
     """An AWD-LSTM that reads one stream, fixed or learning, or several side by side.
 
-    The model is copied, never changed; the other arguments are those of
-    :meth:`hebblm.models.base.TrainedModel.base`.
+    The model, in evaluation mode, is never changed: a base that learns or grows copies it first. The
+    other arguments are those of :meth:`hebblm.models.base.TrainedModel.base`.
     """
 
     def __init__(
@@ -69,7 +69,9 @@ class AwdBase(GradientBase):
 
     def reset(self) -> None:
         super().reset()
-        self.model = copy.deepcopy(self._trained).eval()
+        self.model = self._trained
+        if self.tracked:
+            self._own()
         self._generator = torch.Generator(self.model.bias.device).manual_seed(self.seed)
         self._state = self.model.initial_state(self._streams)
         self.grow(self._rows)
@@ -79,7 +81,13 @@ class AwdBase(GradientBase):
         return _head(self.model)
 
     def parameters(self) -> dict[str, nn.Parameter]:
+        self._own()  # whoever asks for them may change them
         return dict(self.model.named_parameters())
+
+    def _own(self) -> None:
+        """Copy the model before its first change."""
+        if self.model is self._trained:
+            self.model = copy.deepcopy(self._trained)
 
     def _states(self, ids: Tensor) -> Tensor:
         self._before = self._state, ids
@@ -117,6 +125,7 @@ class AwdBase(GradientBase):
 
     def grow(self, rows: int) -> None:
         if rows:
+            self._own()
             grow_vocabulary(self.model, rows, self.init, self._generator)
             self._optimizer = None  # its tensors have the old shape
 

@@ -45,6 +45,21 @@ def test_a_fixed_base_ignores_what_it_should_learn() -> None:
     assert torch.equal(base.head.weight, before)
 
 
+def test_fixed_bases_share_the_model_until_something_changes() -> None:
+    model = toy.tiny_model()
+    trained = {name: p.detach().clone() for name, p in model.named_parameters()}
+    fixed, grown, changed = AwdBase(model), AwdBase(model), AwdBase(model)
+    assert fixed.head.weight.data_ptr() == model.embedding.data_ptr()
+    grown.grow(2)
+    with torch.no_grad():
+        for parameter in changed.parameters().values():
+            parameter.add_(1.0)
+    assert len(grown.head.weight) == toy.WORDS + 2
+    assert torch.equal(changed.head.weight, trained["embedding"] + 1.0)
+    for one in (model, fixed.model):
+        assert all(torch.equal(trained[name], p) for name, p in one.named_parameters())
+
+
 def test_reset_forgets_learning_growth_and_state_bit_for_bit() -> None:
     base, inputs = toy.base_of(toy.tiny_model(), lr=0.2), torch.from_numpy(toy.tokens(0, 20))
     first, weight = base.read(inputs), base.head.weight.clone()
