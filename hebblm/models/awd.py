@@ -46,8 +46,8 @@ SMALL = 1 << 18  # weights of the largest matrix: a megabyte, which lies in a co
 class AwdBase(GradientBase):
     """An AWD-LSTM that reads one stream, fixed or learning, or several side by side.
 
-    The model, in evaluation mode, is never changed: a base that learns or grows copies it first. The
-    other arguments are those of :meth:`hebblm.models.base.TrainedModel.base`.
+    The model, in evaluation mode, is never changed: a base that learns or grows copies it first.
+    The other arguments are those of :meth:`hebblm.models.base.TrainedModel.base`.
     """
 
     def __init__(

@@ -282,8 +282,8 @@ def _estimated_normalizers(problem: Problem, logits: Tensor, shape: Tensor) -> T
 
 @lru_cache(maxsize=16)
 def start_directions(width: int) -> Tensor:
-    """Return random directions (16, D) of 1 and -1, always the same, for subspace iteration to start
-    from.
+    """Return the directions (16, D) of 1 and -1 that subspace iteration starts from: random, and
+    always the same.
 
     Started from some of the keys, a solution would depend on which of two equally near neighbours
     comes first.
