@@ -11,6 +11,7 @@ from hebblm.adapt import functional
 from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.solvers import fast
 from hebblm.adapt.solvers.exact import solve_exact
+from hebblm.adapt.solvers.newton import solve_newton
 from hebblm.adapt.solvers.problem import Descent
 from hebblm.runtime import blocks
 from hebblm.types import Neighbors, OutputHead
@@ -104,6 +105,26 @@ def test_queries_of_different_sizes_are_each_adapted_as_if_alone() -> None:
             hidden[some], neighbors.rows(some), head, solver="fast", **RELATIVE
         )
         torch.testing.assert_close(together[some], alone, rtol=1e-9, atol=1e-9)
+
+
+def test_the_order_of_the_neighbors_changes_nothing() -> None:
+    hidden, neighbors, head = language_like(36, n=12, k=60, d=40, v=2000)
+    problem = as_problem(hidden, neighbors, head)
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
+    assert problem.log_normalizers is not None
+    mixed = replace(
+        problem,
+        keys=problem.keys[:, order],
+        labels=problem.labels[:, order],
+        weights=problem.weights[:, order],
+        log_normalizers=problem.log_normalizers[:, order],
+        products=problem.products[:, order],
+    )
+    one, other = (
+        solve_newton(some, steps=3, l2_to_base=0.01, exact=False) for some in (problem, mixed)
+    )
+    assert one.delta.abs().max() > 0.1
+    torch.testing.assert_close(one.delta, other.delta, rtol=1e-6, atol=1e-6)
 
 
 def test_few_directions_are_factored_without_loss_others_nearly_and_lengths_are_kept() -> None:
