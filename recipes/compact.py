@@ -14,6 +14,7 @@ from typing import Any
 
 from hebblm.io.files import CHECKSUM, read_json, sealed, write_text
 from hebblm.report.result.schema import SCHEMA as RESULT_SCHEMA
+from hebblm.vision.result import OVERALL
 from hebblm.vision.result import SCHEMA as VISION_SCHEMA
 from recipes.markdown import ROOT
 
@@ -51,7 +52,7 @@ def trimmed(document: dict[str, Any]) -> dict[str, Any]:
         }
     elif schema == VISION_SCHEMA:
         # The scores of the values that were tried; no page shows them.
-        tried = rounded(document.get("tuning", {}), CURVE_DIGITS)
+        tried = _without_means(rounded(document.get("tuning", {}), CURVE_DIGITS))
         document = {**document, "tuning": tried} if tried else document
         if document["experiment"] == "incremental":
             return document
@@ -62,6 +63,19 @@ def trimmed(document: dict[str, Any]) -> dict[str, Any]:
     else:
         return document
     return {**document, "methods": shorter}
+
+
+def _without_means(tuning: Any) -> Any:
+    """Return what was tried without harmonic means, where they chose nothing."""
+    match tuning:
+        case list():
+            return [_without_means(item) for item in tuning]
+        case dict():
+            left_out = {"harmonic_mean"} if OVERALL in tuning else set()
+            return {
+                key: _without_means(value) for key, value in tuning.items() if key not in left_out
+            }
+    return tuning
 
 
 def _image_method(experiment: str, item: dict[str, Any]) -> dict[str, Any]:
