@@ -106,9 +106,9 @@ class NamedMemory:
         self._writing = threading.Lock()
         self._partly = False  # whether the reader holds a part of a document
         self._unsaved = len(self._history.items) if self._history is not None else 0
+        self._waiting: Queue[tuple[LearnedText | Forgotten, Future[None]]] = Queue(limits.learning)
         self._replay()
         self.published = self._snapshot()
-        self._waiting: Queue[tuple[LearnedText | Forgotten, Future[None]]] = Queue(limits.learning)
         self._thread = threading.Thread(target=self._work, name=f"learn {name}", daemon=True)
         self._thread.start()
 
@@ -241,21 +241,38 @@ class NamedMemory:
             raise _Stopped
 
     def _replay(self) -> None:
-        """Learn what a history has and the saved reader has not."""
-        if self._history is None:
+        """Learn what a history has and the saved reader has not, and save the reader."""
+        if self._history is None or not self._history.items:
             return
         when = {document.name: document.read for document in self.reader.documents()}
-        for name, item in present(self._history.items).items():
+        latest = present(self._history.items)
+        new = {
+            name: item
+            for name, item in latest.items()
+            if item is not None and when.get(name) != item.read
+        }
+        gone = [name for name, item in latest.items() if item is None or name in new]
+        self._forget([name for name in gone if name in when])
+        for item in new.values():
             try:
-                if item is None and name in when:
-                    self.reader.forget(name)
-                elif item is not None and when.get(name) != item.read:
-                    self._apply(item)
+                self._apply(item)
             except UserError as error:
                 log(f"{self.name}: {error}; this document is left as it is")
-                if item is not None:
-                    self._drop(item)
+                self._drop(item)
         self.reader.begin()
+        self.save()  # or each start after a kill would take longer than the one before
+
+    def _forget(self, names: list[str]) -> None:
+        """Forget documents, all at once: each time, all other texts are read again."""
+        try:
+            if names:
+                self.reader.forget(*names)
+        except UserError:
+            for name in names:
+                try:
+                    self.reader.forget(name)
+                except UserError as error:
+                    log(f"{self.name}: {error}; this document is left as it is")
 
     def _snapshot(self) -> Published:
         reader = self.reader

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,6 +87,39 @@ def test_a_history_that_was_saved_already_is_not_learned_twice(
     again = opened(words, tmp_path)
     assert names(again) == ["c", "a"]
     assert again.published.entries == memory.published.entries
+    again.close()
+
+
+def test_a_start_after_a_kill_forgets_all_at_once_and_saves(
+    words: hebblm.LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = opened(words, tmp_path)
+    for name in "abc":
+        memory.learn(f"the {name} is here .", name)[1].result(60)
+    memory.close()
+    history = LearnedHistory(tmp_path / HISTORY)
+    for item in (
+        Forgotten("a"),
+        LearnedText("c", "2026-01-01T00:00:00.000000+00:00", "the c is there ."),
+        LearnedText("d", "2026-01-01T00:00:01.000000+00:00", "the d is there ."),
+        Forgotten("b"),
+    ):
+        history.append(item)
+    history.close()
+    forgotten = []
+    forget = hebblm.Reader.forget
+
+    def counted(reader: hebblm.Reader, *names: str, **options: Any) -> None:
+        forgotten.append(names)
+        forget(reader, *names, **options)
+
+    monkeypatch.setattr(hebblm.Reader, "forget", counted)
+    again = opened(words, tmp_path)
+    assert [sorted(names) for names in forgotten] == [["a", "b", "c"]]
+    assert names(again) == ["c", "d"]
+    assert (tmp_path / HISTORY).read_bytes() == b""
+    saved = words.reader(memory=tmp_path / "reader")
+    assert [document.name for document in saved.documents()] == ["c", "d"]
     again.close()
 
 
