@@ -66,7 +66,7 @@ def trimmed(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_means(tuning: Any) -> Any:
-    """Return what was tried without harmonic means, where they chose nothing."""
+    """Drop the harmonic means that chose nothing from what was tried."""
     match tuning:
         case list():
             return [_without_means(item) for item in tuning]
