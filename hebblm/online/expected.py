@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 import torch
@@ -82,8 +84,8 @@ class Expected(NamedTuple):
 
 
 class WordForms:
-    """The tokens of a vocabulary of words, grouped by what they are without punctuation that
-    follows.
+    """The tokens of a vocabulary of words: grouped by what they are without punctuation that
+    follows, and in the order of their letters.
 
     Args:
         vocabulary: the vocabulary, which may grow.
@@ -93,17 +95,46 @@ class WordForms:
         self._vocabulary = vocabulary
         self._numbers: dict[str, int] = {}
         self.words: list[str] = []  # (G,) the words
-        self._group: list[int] = []  # (V,) number of the word that each token is a form of
+        # (V,) number of the word that each token is a form of
+        self._groups = torch.empty(0, dtype=torch.int64)
+        self._in_order: list[tuple[str, int]] = []  # (V,) tokens with their ids
 
     def groups(self, size: int) -> Tensor:
         """Return the number (V,) int64 of the word that each of the first V tokens is a form of."""
-        for index in range(len(self._group), size):
-            word = without_closing(self._vocabulary[index])
+        self._extend(size)
+        return self._groups[:size]
+
+    def beginning_with(self, typed: str, size: int) -> list[int]:
+        """Return which of the first V tokens begin with typed letters, as the vocabulary writes
+        them.
+        """
+        self._extend(size)
+        writings = {typed, typed.lower()} if self._vocabulary.lower else {typed}
+        found = set()
+        for letters in writings:
+            first = bisect_left(self._in_order, (letters,))
+            for token, index in islice(self._in_order, first, None):
+                if not token.startswith(letters):
+                    break
+                found.add(index)
+        return sorted(index for index in found if index < size)
+
+    def _extend(self, size: int) -> None:
+        """Take in the tokens up to the first V that are not known yet."""
+        known = len(self._groups)
+        if size <= known:
+            return
+        added = []
+        for index in range(known, size):
+            token = self._vocabulary[index]
+            word = without_closing(token)
             number = self._numbers.setdefault(word, len(self.words))
             if number == len(self.words):
                 self.words.append(word)
-            self._group.append(number)
-        return torch.tensor(self._group[:size])
+            added.append(number)
+            self._in_order.append((token, index))
+        self._groups = torch.cat([self._groups, torch.tensor(added)])
+        self._in_order.sort()
 
 
 def most_probable(
@@ -134,9 +165,8 @@ def most_probable(
     if vocabulary.unknown is not None:
         allowed[vocabulary.unknown] = False
     if typed:
-        fits = [at for at in range(len(adapted)) if begins_with(vocabulary[at], typed, vocabulary)]
         narrowed = torch.zeros_like(allowed)
-        narrowed[fits] = True
+        narrowed[forms.beginning_with(typed, len(adapted))] = True
         allowed &= narrowed
     mass, base = (torch.where(allowed, part.double().cpu(), 0.0) for part in (adapted, unadapted))
     total, base_total = (float(mass.sum()), float(base.sum())) if typed else (1.0, 1.0)
@@ -162,8 +192,3 @@ def most_probable(
         )
         expected.append(Expected(suggestion, dict.fromkeys(members.tolist(), 1.0 / (total or 1.0))))
     return expected
-
-
-def begins_with(word: str, typed: str, vocabulary: Vocabulary) -> bool:
-    """Return whether a word begins with typed letters, as its vocabulary writes them."""
-    return word.startswith(typed) or (vocabulary.lower and word.startswith(typed.lower()))

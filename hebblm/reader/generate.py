@@ -21,7 +21,6 @@ from hebblm.online.drawing import (
     draw_steps,
     most_probable_of,
 )
-from hebblm.online.expected import begins_with
 from hebblm.online.prompts import Prompt, spelled
 from hebblm.reader.drafts import Ahead
 from hebblm.reader.inputs import check_text
@@ -259,12 +258,8 @@ def _word_begun(
     """Return a word of the model that begins with letters, by log-probabilities (V,); None without
     any.
     """
-    vocabulary = session.vocabulary
-    at = [
-        index
-        for index in range(len(log_probs))
-        if begins_with(vocabulary[index], typed, vocabulary) and index != vocabulary.unknown
-    ]
+    fits = session.word_forms.beginning_with(typed, len(log_probs))
+    at = [index for index in fits if index != session.vocabulary.unknown]
     if not at:
         return None
     scores = log_probs[at].double().cpu()

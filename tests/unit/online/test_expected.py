@@ -69,6 +69,20 @@ def test_forms_that_differ_in_punctuation_that_follows_are_one_word() -> None:
     assert most_probable(own, own, words, forms, 3, typed="x") == []
 
 
+@pytest.mark.parametrize("lower", [False, True])
+def test_words_that_begin_with_letters_are_those_of_looking_at_each(lower: bool) -> None:
+    known = Counter(["arm", "Arm", "army", "arms", "a", "b", "\u00e4rm", "ar\U0010ffff", "as"])
+    words = GrowingVocabulary(Dictionary.vocabulary(known), WhitespaceTokenizer(), lower=lower)
+    forms = WordForms(words)
+    for new in ([], ["armor", "Army", "zebra"], ["ar", "b"]):  # asked again after it has grown
+        words.include(new)
+        for size in (len(words), len(words) - 1):
+            for typed in ("a", "A", "ar", "Ar", "arm", "arms", "armsx", "z", "\u00e4", "b", "0"):
+                writings = {typed, typed.lower()} if lower else {typed}
+                plain = [at for at in range(size) if any(map(words[at].startswith, writings))]
+                assert forms.beginning_with(typed, size) == plain
+
+
 def test_a_suggestion_unpacks_as_three_and_says_what_to_insert() -> None:
     item = Suggestion("Grabbit", 0.5, 0.1, "bbit")
     word, adapted, base = item
