@@ -110,14 +110,14 @@ class WordForms:
         """
         self._extend(size)
         writings = {typed, typed.lower()} if self._vocabulary.lower else {typed}
-        found = set()
+        matching = set()
         for letters in writings:
             first = bisect_left(self._in_order, (letters,))
             for token, index in islice(self._in_order, first, None):
                 if not token.startswith(letters):
                     break
-                found.add(index)
-        return sorted(index for index in found if index < size)
+                matching.add(index)
+        return sorted(index for index in matching if index < size)
 
     def _extend(self, size: int) -> None:
         """Take in the tokens up to the first V that are not known yet."""
