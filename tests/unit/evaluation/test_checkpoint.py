@@ -193,6 +193,22 @@ def test_every_method_over_a_fixed_base(
         )
 
 
+def test_a_position_may_lie_before_what_the_base_has_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = []
+    save = checkpoint.PassCheckpoint._save
+
+    def noted(self: checkpoint.PassCheckpoint, place: int, read: int) -> None:
+        saved.append((place, read))
+        save(self, place, read)
+
+    monkeypatch.setattr(checkpoint.PassCheckpoint, "_save", noted)
+    model = toy.tiny_model()
+    Reading(("mixture",), lambda: AwdBase(model, rows=toy.NOVEL), MEMORIES["flat"]).run(tmp_path)
+    assert saved == [(place, min(-(-place // 30) * 30, TOKENS)) for place in range(10, 111, 10)]
+
+
 @pytest.mark.parametrize("streams", [1, 3])
 @pytest.mark.parametrize("fresh", ["token", "interval"])
 def test_ngrams_of_streams_that_reach_their_capacity(
