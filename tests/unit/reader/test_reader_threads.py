@@ -265,8 +265,9 @@ def test_a_thread_that_comes_while_another_reads_alone_has_all_of_torchs_threads
     read, inside, go = AwdBase._states, threading.Event(), threading.Event()
 
     def slow(self: AwdBase, ids: torch.Tensor) -> torch.Tensor:
-        forward = self.model.forward
         if self is reader.session.base._base:
+            self.parameters()  # of its own, or the other reader would wait as well
+            forward = self.model.forward
             monkeypatch.setattr(
                 self.model, "forward", lambda *a: (inside.set(), go.wait(WAIT), forward(*a))[-1]
             )
