@@ -12,7 +12,7 @@ from hebblm.report.result.record import decode
 from hebblm.report.tables.table import Column, Row, Table
 from hebblm.vision import paper
 from hebblm.vision.paper import family_of
-from hebblm.vision.result import KEYS, Spread, at_end, harmonic_mean, spread
+from hebblm.vision.result import END, KEYS, SCORES, Spread, at_end, harmonic_mean, spread
 
 SOURCE = f"Paper: {paper.SOURCE}."
 PAPER_ORDER = {"hebb": 1, "mbpa": 2, "ewc": 3, "mlp": 4}
@@ -62,7 +62,7 @@ def _tables(document: Mapping[str, Any]) -> list[Table]:
         case "sensitivity":
             return [_sensitivity(document)]
         case _:
-            shown = [_stream(document)]
+            shown = [_stream(document), *_network_values(document)]
     for condition in document.get("pairs", ()):
         shown.append(_pairs(document, condition))
     return shown
@@ -172,7 +172,8 @@ def _stream(document: Mapping[str, Any]) -> Table:
         title = "Ablation of Hebb"
     point = next(iter(by_method.values())).get("hyperparameters", {})
     if "steps" in point and experiment == "online":
-        title += f", {point['steps']:g} steps an interval at {point['lr']:g}"
+        steps = "1 step" if point["steps"] == 1 else f"{point['steps']:g} steps"
+        title += f", {steps} an interval at {point['lr']:g}"
     online = document["settings"].get("online", {})
     if online.get("rebuilt"):
         title += f", keys computed anew every {online['rebuilt']} intervals"
@@ -194,6 +195,36 @@ def _stream(document: Mapping[str, Any]) -> Table:
             row[key] = _per_cent(summary[key], "mean")
         rows.append(row)
     return _table(document, experiment, title, columns, rows)
+
+
+def _network_values(document: Mapping[str, Any]) -> list[Table]:
+    """How right the network alone is at each of the values that it chose from, on held-out
+    pictures.
+    """
+    shown = []
+    for condition, tried in (document.get("tuning") or {}).items():
+        points = (tried or {}).get("parametric", [])
+        if len(points) < 2 or END not in points[0]:
+            continue
+        values = [name for name in points[0] if name not in SCORES]
+        columns = [Column(f"online.{name}", "amount", name=name) for name in values]
+        accuracies = {**TITLES, END: "Overall, second half"}
+        for key, title in accuracies.items():
+            columns.append(Column(title, "nll", "max", "%", 2, name=key))
+        rows: list[Row] = []
+        for point in points:
+            row: dict[str, Cell] = {name: point[name] for name in values}
+            for key in accuracies:
+                row[key] = _PER_CENT * point[key]
+            rows.append(row)
+        online = document["settings"]["online"]
+        note = (
+            f"The network alone on a stream of {online['chosen_on']:,} held-out pictures of one "
+            "seed; the best over all classes in the second half is taken."
+        )
+        title = f"The network's values online, {document['scale']}"
+        shown.append(Table(f"network-{condition}", title, columns, rows, [note]))
+    return shown
 
 
 def _incremental(document: Mapping[str, Any], ratio: str) -> Table:

@@ -65,15 +65,18 @@ def test_image_results_keep_the_curves_that_are_shown(tmp_path: Path) -> None:
     assert kept == {"incremental": (100, 100), "online": (POINTS, 0), "sensitivity": (0, 0)}
 
 
-def test_harmonic_means_are_kept_where_they_chose(tmp_path: Path) -> None:
+def test_scores_are_kept_where_they_chose_or_are_shown(tmp_path: Path) -> None:
     chose = {"eta": 0.1, "old": 0.5, "new": 0.25, "harmonic_mean": 1 / 3, "loss": 1.0}
-    tuning = {"50": {"hebb": [chose, {**chose, "overall": 0.4}], "mbpa": [chose]}}
+    both = [chose, {**chose, "overall": 0.4}]
+    tuning = {"50": {"parametric": both, "hebb": both, "mbpa": [chose]}}
     path = tmp_path / "online.json"
     document = {"schema": "hebblm-vision/1", "experiment": "online", "methods": {}}
     write_json(path, {**document, "tuning": tuning})
     found = json.loads(compact(path))["tuning"]["50"]
     assert found["mbpa"] == [{**chose, "harmonic_mean": 0.333333}]
-    assert found["hebb"][1] == {"eta": 0.1, "old": 0.5, "new": 0.25, "loss": 1.0, "overall": 0.4}
+    shown = {"eta": 0.1, "old": 0.5, "new": 0.25, "loss": 1.0, "overall": 0.4}
+    assert found["parametric"][1] == shown
+    assert found["hebb"][1] == {"eta": 0.1, "loss": 1.0, "overall": 0.4}
 
 
 def test_a_curve_keeps_its_end() -> None:

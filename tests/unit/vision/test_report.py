@@ -239,6 +239,25 @@ def test_a_title_says_how_the_network_learns_online() -> None:
     )
 
 
+def test_values_that_the_network_chose_from_have_a_table() -> None:
+    found = class_document("online", ("50",))
+    found["settings"]["online"] = {"chosen_on": 3000}
+    scores = {"old": 0.5, "new": 0.0, "overall": 0.25, "loss": 3.0, "overall_at_end": 0.3}
+    points = [
+        {"lr": 0.01, "steps": 1.0, **scores},
+        {"lr": 0.03, "steps": 5.0, **scores, "new": 0.1},
+    ]
+    found["tuning"] = {"50": {"parametric": points, "mbpa": [{"lr": 1.0, "overall": 0.3}] * 2}}
+    [_, table] = tables(found)
+    assert [column.header for column in table.columns] == [
+        "online.lr", "online.steps", "New", "Old", "Overall", "Overall, second half",
+    ]  # fmt: skip
+    assert texts(table)[1] == ["0.03", "5", "10.00", "50.00", "25.00", "30.00"]
+    assert "3,000 held-out pictures" in table.notes[0]
+    found["tuning"] = {"50": {"parametric": points[:1]}, "70": None}
+    assert len(tables(found)) == 1
+
+
 def test_online_table_stands_beside_the_papers() -> None:
     (table,) = tables(class_document("online", ("50",)))
     text = texts(table)
