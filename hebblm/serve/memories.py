@@ -207,7 +207,7 @@ class NamedMemory:
                 learned = []
             self._unsaved += 1
             if self._unsaved >= SAVED and self._waiting.empty():
-                self.save()
+                self._try_to_save()
 
     def _apply(self, item: LearnedText | Forgotten) -> None:
         reader, names = self.reader, {document.name for document in self.reader.documents()}
@@ -260,7 +260,7 @@ class NamedMemory:
                 log(f"{self.name}: {error}; this document is left as it is")
                 self._drop(item)
         self.reader.begin()
-        self.save()  # or each start after a kill would take longer than the one before
+        self._try_to_save()  # or each start after a kill would take longer than the one before
 
     def _forget(self, names: list[str]) -> None:
         """Forget documents, all at once: each time, all other texts are read again."""
@@ -305,6 +305,13 @@ class NamedMemory:
             later = [item for item in self._history.items if id(item) in waits]
             self._history.keep(later)
         self._unsaved = len(later)
+
+    def _try_to_save(self) -> None:
+        """Save the reader, and go on where the disk does not take it."""
+        try:
+            self.save()
+        except (OSError, UserError) as error:
+            log(f"{self.name}: cannot be saved now ({error}); its history keeps what it learned")
 
     def close(self) -> None:
         """Stop learning, and save what was learned."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from hebblm.errors import UserError
 
 pytest.importorskip("starlette")
 
+from hebblm.serve import memories
 from hebblm.serve.config import Limits, ServeOptions, read_key
 from hebblm.serve.errors import ApiError
 from hebblm.serve.history import Forgotten, LearnedHistory, LearnedText, present
@@ -121,6 +123,33 @@ def test_a_start_after_a_kill_forgets_all_at_once_and_saves(
     saved = words.reader(memory=tmp_path / "reader")
     assert [document.name for document in saved.documents()] == ["c", "d"]
     again.close()
+
+
+def test_a_full_disk_ends_neither_start_nor_learning(
+    words: hebblm.LanguageModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def full(reader: hebblm.Reader, folder: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    history = LearnedHistory(tmp_path / HISTORY)
+    history.append(LearnedText("a", "2026-01-01T00:00:00.000000+00:00", "the a is here ."))
+    history.close()
+    monkeypatch.setattr(memories, "SAVED", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(hebblm.Reader, "save", full)
+        memory = opened(words, tmp_path)
+        memory.learn("the b is here .", "b")[1].result(60)
+        memory.learn("the c is here .", "c")[1].result(60)
+        assert names(memory) == ["a", "b", "c"]
+        kept = LearnedHistory(tmp_path / HISTORY)
+        assert [*present(kept.items)] == ["a", "b", "c"]
+        kept.close()
+    assert "cannot be saved now" in capsys.readouterr().err
+    memory.close()
+    assert (tmp_path / HISTORY).read_bytes() == b""
 
 
 def test_too_many_documents_wait_for_none(words: hebblm.LanguageModel, tmp_path: Path) -> None:
