@@ -3,6 +3,9 @@ packages and readers got their present names.
 
 Run it with that commit in PYTHONPATH, in an empty folder. It trains nothing: the weights are drawn,
 large enough for methods to differ.
+
+The losses of readers in expected.json are those of that commit with one change: ``factored`` of
+hebblm/adapt/solvers/fast.py starts from the directions of today, ``start_directions``.
 """
 
 import json
