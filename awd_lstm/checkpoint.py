@@ -208,7 +208,9 @@ def load_checkpoint(folder: Path, *, dictionary_sha256: str | None = None) -> AW
     config = _fitting(header.get("config", ""), tensors, path)
     with torch.device("meta"):  # without drawing weights, which are replaced
         model = AWDLSTM(config)
-    model.load_state_dict({name: value.float() for name, value in tensors.items()}, assign=True)
+    # Copies, for what is read may still be a view of the file.
+    weights = {name: value.to(torch.float32, copy=True) for name, value in tensors.items()}
+    model.load_state_dict(weights, assign=True)
     return model.eval()
 
 

@@ -52,7 +52,7 @@ def trimmed(document: dict[str, Any]) -> dict[str, Any]:
         }
     elif schema == VISION_SCHEMA:
         # The scores of the values that were tried; no page shows them.
-        tried = _chosen_by(rounded(document.get("tuning", {}), CURVE_DIGITS))
+        tried = _without_unread_scores(rounded(document.get("tuning", {}), CURVE_DIGITS))
         document = {**document, "tuning": tried} if tried else document
         if document["experiment"] == "incremental":
             return document
@@ -65,20 +65,20 @@ def trimmed(document: dict[str, Any]) -> dict[str, Any]:
     return {**document, "methods": shorter}
 
 
-def _chosen_by(tuning: Any, network: bool = False) -> Any:
+def _without_unread_scores(tuning: Any, network: bool = False) -> Any:
     """Drop from what was tried the scores that chose nothing and that no page shows.
 
     Pages show accuracies on old and new classes for the values of the network alone.
     """
     match tuning:
         case list():
-            return [_chosen_by(item, network) for item in tuning]
+            return [_without_unread_scores(item, network) for item in tuning]
         case dict():
             left_out = set()
             if OVERALL in tuning:
                 left_out = {"harmonic_mean"} if network else {"harmonic_mean", "old", "new"}
             return {
-                key: _chosen_by(value, key == "parametric")
+                key: _without_unread_scores(value, key == "parametric")
                 for key, value in tuning.items()
                 if key not in left_out
             }

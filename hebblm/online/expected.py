@@ -120,7 +120,7 @@ class WordForms:
         return sorted(index for index in matching if index < size)
 
     def _extend(self, size: int) -> None:
-        """Take in the tokens up to the first V that are not known yet."""
+        """Add those of the first V tokens that are not in yet."""
         known = len(self._groups)
         if size <= known:
             return

@@ -377,8 +377,8 @@ class Reader:
             list.
 
         Raises:
-            UserError: n or budget below 1, ``least`` that is no probability below 1, a context or
-                typed letters that are no string, or letters with a space.
+            UserError: n or budget is below 1, ``least`` is not a probability below 1, context or
+                typed letters are not strings, or the letters contain a space.
         """
         with turn(self):
             return suggest(

@@ -252,7 +252,7 @@ class NamedMemory:
             if item is not None and when.get(name) != item.read
         }
         gone = [name for name, item in latest.items() if item is None or name in new]
-        self._forget([name for name in gone if name in when])
+        done = self._forget([name for name in gone if name in when])
         for item in new.values():
             try:
                 self._apply(item)
@@ -260,19 +260,29 @@ class NamedMemory:
                 log(f"{self.name}: {error}; this document is left as it is")
                 self._drop(item)
         self.reader.begin()
-        self._try_to_save()  # or each start after a kill would take longer than the one before
+        if done:  # or each start after a kill would take longer than the one before
+            self._try_to_save()
 
-    def _forget(self, names: list[str]) -> None:
-        """Forget documents, all at once: each time, all other texts are read again."""
+    def _forget(self, names: list[str]) -> bool:
+        """Forget documents and return whether all are gone; all at once, for each time all other
+        texts are read again.
+        """
+        if not names:
+            return True
         try:
-            if names:
-                self.reader.forget(*names)
+            self.reader.forget(*names)
         except UserError:
-            for name in names:
-                try:
-                    self.reader.forget(name)
-                except UserError as error:
-                    log(f"{self.name}: {error}; this document is left as it is")
+            gone = [self._forget_alone(name) for name in names]  # as many as possible
+            return all(gone)
+        return True
+
+    def _forget_alone(self, name: str) -> bool:
+        try:
+            self.reader.forget(name)
+        except UserError as error:
+            log(f"{self.name}: {error}; this document is left as it is")
+            return False
+        return True
 
     def _snapshot(self) -> Published:
         reader = self.reader

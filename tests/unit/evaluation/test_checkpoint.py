@@ -206,7 +206,8 @@ def test_a_position_may_lie_before_what_the_base_has_read(
     monkeypatch.setattr(checkpoint.PassCheckpoint, "_save", noted)
     model = toy.tiny_model()
     Reading(("mixture",), lambda: AwdBase(model, rows=toy.NOVEL), MEMORIES["flat"]).run(tmp_path)
-    assert saved == [(place, min(-(-place // 30) * 30, TOKENS)) for place in range(10, 111, 10)]
+    ends = [30] * 3 + [60] * 3 + [90] * 3 + [TOKENS] * 2  # of what the base reads at once
+    assert saved == list(zip(range(10, TOKENS + 1, 10), ends, strict=True))
 
 
 @pytest.mark.parametrize("streams", [1, 3])

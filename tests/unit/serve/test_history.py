@@ -125,6 +125,36 @@ def test_a_start_after_a_kill_forgets_all_at_once_and_saves(
     again.close()
 
 
+def test_what_cannot_be_forgotten_at_a_start_stays_in_the_history(
+    words: hebblm.LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = opened(words, tmp_path)
+    for name in "abc":
+        memory.learn(f"the {name} is here .", name)[1].result(60)
+    memory.close()
+    history = LearnedHistory(tmp_path / HISTORY)
+    for name in "ab":
+        history.append(Forgotten(name))
+    history.close()
+    before = (tmp_path / HISTORY).read_bytes()
+    forget = hebblm.Reader.forget
+
+    def some(reader: hebblm.Reader, *names: str, **options: Any) -> None:
+        if "a" in names:
+            raise UserError("it cannot be read again")
+        forget(reader, *names, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hebblm.Reader, "forget", some)
+        killed = opened(words, tmp_path)
+    killed._stopping.set()  # it saves nothing more
+    assert names(killed) == ["a", "c"]
+    assert (tmp_path / HISTORY).read_bytes() == before
+    again = opened(words, tmp_path)
+    assert names(again) == ["c"]
+    again.close()
+
+
 def test_a_full_disk_ends_neither_start_nor_learning(
     words: hebblm.LanguageModel,
     tmp_path: Path,
